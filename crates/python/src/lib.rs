@@ -1,0 +1,4 @@
+//! .
+use pyo3::prelude::*;
+#[pymodule]
+mod _native {}

@@ -1,0 +1,103 @@
+"""The contract with the Rust module, checked by stubtest."""
+
+from typing import Any, Protocol, final
+
+__all__ = [
+    "NativeError",
+    "Session",
+    "Tables",
+    "call_tree",
+    "encode_pprof",
+    "intern_paths",
+    "list_events",
+    "read_parquet",
+    "stack_paths",
+    "write_parquet",
+]
+
+class ArrowArray(Protocol):
+    """Anything with the Arrow PyCapsule interface for an array (arro3, polars, pyarrow)."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+class ArrowStream(Protocol):
+    """Anything with the Arrow PyCapsule interface for a stream of batches."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class NativeError(Exception):
+    """A failed request. ``args`` are (kind, message, remedy); `stackhound.errors` makes its own of it."""
+
+@final
+class Tables:
+    """Tables by name. Each one is handed over once, without a copy."""
+
+    def names(self) -> list[str]: ...
+    def take(self, name: str) -> ArrowStream:
+        """The table ``name``; KeyError when there is none or it was taken."""
+
+@final
+class Session:
+    """One recording: created, started, finished. The GIL is released in each call that waits."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        """Check ``options`` (see recording/options.py: ``RecordOptions.native``). Touches nothing."""
+    def start(self) -> None:
+        """Load and attach the BPF programs, read what runs already, begin sampling."""
+    def wait(self, timeout_s: float) -> str:
+        """``timeout``, ``targets-exited`` (every `pids` process is gone) or ``failed``."""
+    def add_pid(self, pid: int) -> None:
+        """Let a process into the filter while the recording runs."""
+    def status(self) -> dict[str, int | float]:
+        """samples, lost, entries, bpf_ns, bpf_runs, collector_cpu_ns, resident_bytes, elapsed_ns."""
+    def take(self, lines: bool) -> Tables:
+        """The rows that are new since the last take, symbolized, in all tables (for `stream`)."""
+    def finish(self, lines: bool) -> tuple[Tables, str]:
+        """Stop, drain, symbolize. Returns the tables and the metadata as JSON text."""
+    def close(self) -> None:
+        """Stop and throw away. Does nothing the second time."""
+
+def list_events() -> list[tuple[str, str, str]]:
+    """(name, kind, why it cannot be used here or ''), for each event this machine could have."""
+
+def read_parquet(data: bytes) -> ArrowStream: ...
+def write_parquet(table: ArrowStream, sorted_samples: bool = False) -> bytes: ...
+def call_tree(
+    *,
+    root: ArrowArray | None,
+    stack: ArrowArray,
+    value: ArrowArray,
+    stack_parent: ArrowArray,
+    stack_location: ArrowArray,
+    frame_offsets: ArrowArray,
+    frames: ArrowArray,
+) -> ArrowStream:
+    """Merge samples into one tree of frames.
+
+    Args:
+        root: uint32 (n_samples,): a label per sample that becomes the first level; None for no such level.
+        stack: uint32 (n_samples,): stack ids.
+        value: uint64 (n_samples,): weights.
+        stack_parent, stack_location: uint32 (n_stacks,): the prefix tree.
+        frame_offsets, frames: uint32 (n_locations + 1,), uint32 (…): the frames at each location, outermost first.
+
+    Returns:
+        Columns parent uint32, frame uint32, depth uint32, self uint64, total uint64. Row 0 is the root
+        (frame 2**32 − 1); parents come before children.
+    """
+
+def intern_paths(*, offsets: ArrowArray, locations: ArrowArray) -> tuple[ArrowStream, ArrowArray]:
+    """Build a prefix tree of paths given root → leaf (CSR: uint32 offsets (n + 1,), uint32 locations).
+
+    Returns:
+        (parent, location, depth) of each stack, row 0 the empty one, and uint32 (n,): each path's stack id.
+    """
+
+def stack_paths(*, stack_parent: ArrowArray, stack_location: ArrowArray) -> tuple[ArrowArray, ArrowArray]:
+    """The path root → leaf of every stack, as CSR: uint32 offsets (n_stacks + 1,), uint32 locations."""
+
+def encode_pprof(tables: dict[str, ArrowStream], event: int, options: dict[str, Any]) -> bytes:
+    """One event's samples as an uncompressed pprof protobuf (perftools.profiles.Profile).
+
+    options: time_unix_ns, duration_ns, period, comments (list of str).
+    """

@@ -1,0 +1,144 @@
+"""The tables of a profile: names, columns, types, and what each id points to.
+
+The Rust core writes these tables (``crates/core/src/tables.rs``); this file is their Python side, and a
+test compares the two. Ids are row numbers of the table that they name, unless said otherwise.
+
+    samples ─ event ──→ events
+       │  ├─ thread ──→ threads ─ process ──→ processes ←─ process ─ mappings ─ object ─┐
+       │  └─ stack ───→ stacks ─ parent ──→ stacks                                      │
+       │                   └─ location ──→ locations ─ object ──→ objects ←─────────────┘
+       └─ id ←─ sample ─ addresses             └──← location ─ lines ─ function ──→ functions
+
+A table or a column that is not listed here is kept as it is when a profile is rewritten.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+
+#: Column types are Arrow's own names. ``utf8?`` marks a column that may be null.
+TABLES: Final[dict[str, dict[str, str]]] = {
+    # One observation each, ordered by time. Times are CLOCK_BOOTTIME.
+    "samples": {
+        "id": "uint64",
+        "event": "uint16",
+        "boottime_ns": "uint64",
+        "duration_ns": "uint64",  # how long it lasted; 0 for an instant
+        "cpu": "uint16",
+        "thread": "uint32",
+        "stack": "uint32",  # 0 is the empty stack
+        "value": "uint64",  # in the event's unit, the sum over ``count`` observations
+        "count": "uint64",  # observations that this row stands for; > 1 only under --aggregate
+        "last_ns": "uint64",  # time of the last of them
+        "flags": "uint32",  # SampleFlag bits
+    },
+    # A prefix tree: row 0 is the empty stack, parents come before children, the path from row 0 is root → leaf.
+    "stacks": {
+        "id": "uint32",
+        "parent": "uint32",
+        "location": "uint32",
+        "depth": "uint16",  # frames from the root; 0 for row 0
+        "hash": "uint64",  # of the path's contents: equal across processes, hosts and files
+    },
+    # One physical frame each. A caller's address is its return address − 1, so that it lies in the call.
+    "locations": {
+        "id": "uint32",
+        "object": "uint32",
+        "address": "uint64",  # in the object's own space
+        "reason": "utf8?",  # why it has no name; null when it has one
+    },
+    # One row a function at a location, innermost (depth 0) first; several where functions were inlined.
+    "lines": {
+        "location": "uint32",
+        "depth": "uint16",
+        "function": "uint32",
+        "line": "uint32",  # 0: unknown
+        "column": "uint32",  # 0: unknown
+    },
+    "functions": {
+        "id": "uint32",
+        "name": "utf8",  # demangled
+        "system_name": "utf8",  # as the symbol table or DWARF has it
+        "file": "utf8",  # empty: unknown
+        "object": "uint32",
+        "address": "uint64",  # start, in the object's own space; 0 for an inlined function
+        "size": "uint64",  # bytes; 0: unknown
+    },
+    "objects": {
+        "id": "uint32",
+        "kind": "utf8",  # one of OBJECT_KINDS
+        "path": "utf8",  # as the first process that mapped it saw it; a name in brackets where there is no file
+        "build_id": "utf8",  # hex; empty: none
+    },
+    "mappings": {
+        "id": "uint32",
+        "process": "uint32",
+        "start": "uint64",
+        "end": "uint64",
+        "file_offset": "uint64",
+        "object": "uint32",
+        "path": "utf8",
+        "first_ns": "uint64",
+    },
+    # One row a (tid, comm): a thread that renames itself gets another row.
+    "threads": {
+        "id": "uint32",
+        "process": "uint32",
+        "tid": "uint32",
+        "ns_tid": "uint32",  # in the thread's own PID namespace
+        "comm": "utf8",
+    },
+    # One row a program: the same pid has a new row after exec.
+    "processes": {
+        "id": "uint32",
+        "pid": "uint32",
+        "ns_pid": "uint32",
+        "parent_pid": "uint32",
+        "start_boottime_ns": "uint64",
+        "comm": "utf8",
+        "executable": "utf8",
+        "command_line": "utf8",
+        "cgroup": "utf8",
+        "container": "utf8",
+        "exit_boottime_ns": "uint64?",
+    },
+    "events": {
+        "id": "uint16",
+        "name": "utf8",  # ``cpu``, ``page-faults``, ``sched:sched_switch``
+        "unit": "utf8",  # ``nanoseconds``, ``count``, ``bytes``
+        "trigger": "utf8",  # what fired: ``cpu-clock``, ``cycles``, …
+        "mode": "utf8",  # ``frequency`` or ``period``
+        "rate": "uint64",  # Hz or the period
+    },
+    # Everything that should have been recorded and was not, by cause.
+    "losses": {
+        "cause": "utf8",
+        "count": "uint64",
+        "estimated": "bool",
+        "meaning": "utf8",
+    },
+}
+
+#: Side tables that only some recordings have, keyed by sample id.
+OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
+    # The virtual addresses behind a sample's stack, leaf first, as the CPU had them (`stream`).
+    "addresses": {"sample": "uint64", "addresses": "list<uint64>"},
+    # The hardware period behind a ``cpu`` sample whose value is nominal time.
+    "periods": {"sample": "uint64", "period": "uint64"},
+}
+
+OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "unknown")
+KERNEL_KINDS: Final = frozenset({"kernel", "module", "bpf"})
+
+
+class SampleFlag:
+    """Bits of ``samples.flags``; ``bpf/abi.h`` has the same."""
+
+    USER_TRUNCATED: Final = 1
+    KERNEL_TRUNCATED: Final = 2
+    USER_UNREADABLE: Final = 4  # the walker could not read the user stack
+    IN_KERNEL: Final = 8  # the CPU was in the kernel
+    KERNEL_THREAD: Final = 16  # there is no user stack
+    GUEST: Final = 32  # the CPU ran a virtual machine's guest
