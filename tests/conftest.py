@@ -1,0 +1,21 @@
+"""What all tests share: the tools that make setup installed are on PATH, and `ebpf` tests need privileges."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+NEEDS_ROOT = "loads BPF programs: needs root (make test uses sudo where it asks for no password)"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.geteuid() == 0:
+        return
+    for item in items:
+        if item.get_closest_marker("ebpf"):
+            item.add_marker(pytest.mark.skip(reason=NEEDS_ROOT))
