@@ -1,0 +1,57 @@
+"""Between Arrow columns and numpy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from arro3.core import Array, ChunkedArray, DataType, Table
+from numpy.typing import NDArray
+
+Numbers = NDArray[Any]
+
+
+def to_numpy(column: ChunkedArray) -> Numbers:
+    """The numbers of a column, read-only. A null reads as 0."""
+    array = column.combine_chunks()
+    numbers = np.asarray(array) if array.null_count == 0 else _without_nulls(array)
+    numbers.flags.writeable = False
+    return numbers
+
+
+def to_list(column: ChunkedArray) -> list[Any]:
+    """The values of a column as Python objects; a null is None."""
+    values: list[Any] = list(column.to_pylist())
+    return values
+
+
+def to_arrow(numbers: Numbers) -> Array:
+    """An Arrow array of the same type."""
+    return Array.from_numpy(np.ascontiguousarray(numbers))
+
+
+def take_rows(table: Table, rows: Numbers) -> Table:
+    """The given rows of a table, in the given order, all columns."""
+    batches = table.combine_chunks().to_batches()
+    if not batches or len(rows) == 0:
+        return table.slice(0, 0)
+    return Table.from_batches([batches[0].take(to_arrow(rows.astype(np.uint32, copy=False)))], schema=table.schema)
+
+
+def with_columns(table: Table, **columns: Numbers | list[Any]) -> Table:
+    """The table with these columns replaced, their types kept."""
+    for name, values in columns.items():
+        field = table.schema.field(name)
+        array = to_arrow(values).cast(field.type) if isinstance(values, np.ndarray) else Array(values, field.type)
+        table = table.set_column(table.column_names.index(name), field, array)
+    return table
+
+
+def is_text(kind: DataType) -> bool:
+    """Whether a column of this type holds strings."""
+    return any(test(kind) for test in (DataType.is_string, DataType.is_large_string, DataType.is_string_view))
+
+
+def _without_nulls(array: Array) -> Numbers:
+    values = [0 if value is None else value for value in array.to_pylist()]
+    return np.asarray(Array(values, array.type))

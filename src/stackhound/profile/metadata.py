@@ -1,0 +1,76 @@
+"""What a profile says about its recording: ``meta.json`` in the ``.hound`` file.
+
+Every key may be missing: another version wrote the file, or a test built the profile. Unknown keys are kept.
+Text may come from profiled programs (command lines): escape it wherever it is shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class Tool(TypedDict, total=False):
+    """Who recorded."""
+
+    name: str
+    version: str
+
+
+class Host(TypedDict, total=False):
+    """Where."""
+
+    name: str
+    kernel: str  # uname -r
+    architecture: str  # uname -m
+    cpus: int  # possible ones
+    cpus_online: int
+
+
+class Clock(TypedDict, total=False):
+    """Times in the tables are CLOCK_BOOTTIME; Unix time is that plus an offset, which slews and jumps."""
+
+    boot_to_unix_ns_start: int
+    boot_to_unix_ns_end: int
+    start_boottime_ns: int
+    end_boottime_ns: int
+
+
+class Frequency(TypedDict, total=False):
+    """How often samples were asked for and came."""
+
+    asked_hz: float
+    achieved_hz: float
+    max_sample_rate_before: int  # kernel.perf_event_max_sample_rate, which the kernel lowers under load
+    max_sample_rate_after: int
+    throttled: int  # how often the kernel held an event back
+
+
+class Cost(TypedDict, total=False):
+    """What the measuring itself took."""
+
+    bpf_runs: int
+    bpf_ns: int
+    bpf_ns_per_run: float
+    interrupt_ns_per_sample: float  # calibrated, not measured in this recording
+    collector_cpu_ns: int
+    resident_bytes: int
+    elapsed_ns: int
+
+
+class Metadata(TypedDict, total=False):
+    """``meta.json``."""
+
+    format_version: int
+    created_unix_ns: int
+    tool: Tool
+    host: Host
+    command_line: list[str] | str
+    options: dict[str, Any]
+    clock: Clock
+    frequency: Frequency
+    cost: Cost
+    counters: dict[str, int]
+    notes: list[str]
+    transforms: list[str]  # what was done to the profile after recording, in order
+    inverted: bool  # stacks run leaf → root, and so do the lines of a location
+    merged: list[Metadata]  # the metadata of the profiles that this one was merged from

@@ -1,0 +1,45 @@
+"""Paths through the prefix tree of stacks."""
+
+from __future__ import annotations
+
+import numpy as np
+from arro3.core import Array, Table
+
+from stackhound import _native
+from stackhound.profile.columns import Numbers, to_arrow
+from stackhound.profile.frames import reverse_segments
+
+
+def read_paths(parent: Numbers, location: Numbers) -> tuple[Numbers, Numbers]:
+    """Every stack's locations root → leaf, as CSR: uint32 offsets (n_stacks + 1,), uint32 locations."""
+    offsets, locations = _native.stack_paths(stack_parent=to_arrow(parent), stack_location=to_arrow(location))
+    return Array.from_arrow(offsets).to_numpy(), Array.from_arrow(locations).to_numpy()
+
+
+def build_stacks(offsets: Numbers, locations: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """The prefix tree of paths given as `read_paths` gives them.
+
+    Returns:
+        parent uint32, location uint32, depth uint16 of each stack, and uint32 (n_paths,): each path's stack.
+    """
+    stream, ids = _native.intern_paths(offsets=to_arrow(offsets), locations=to_arrow(locations))
+    table = Table.from_arrow(stream)
+    parent, location, depth = (table[name].to_numpy() for name in ("parent", "location", "depth"))
+    return parent, location, depth, Array.from_arrow(ids).to_numpy()
+
+
+def select_paths(offsets: Numbers, locations: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
+    """The paths of the given rows only, in the given order."""
+    starts = offsets[rows].astype(np.int64)
+    counts = offsets[rows + 1].astype(np.int64) - starts
+    chosen = np.concatenate(([0], np.cumsum(counts)))
+    index = np.repeat(starts - chosen[:-1], counts) + np.arange(chosen[-1])
+    return chosen.astype(np.uint32), locations[index]
+
+
+def reverse_stacks(parent: Numbers, location: Numbers, stack: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """The prefix tree of the same paths leaf → root, and the samples' stacks in it."""
+    used, inverse = np.unique(stack, return_inverse=True)
+    offsets, locations = select_paths(*read_paths(parent, location), used.astype(np.int64))
+    new_parent, new_location, _, ids = build_stacks(offsets, locations[reverse_segments(offsets)])
+    return new_parent, new_location, ids[inverse]

@@ -1,0 +1,174 @@
+"""A profile: its tables and what is asked of them most."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass, fields
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import Table
+
+from stackhound.errors import UsageError
+from stackhound.profile.columns import Numbers, to_list
+from stackhound.profile.frames import Frames, build_frames
+from stackhound.profile.rows import Event, Loss
+from stackhound.profile.tables import TableSet
+from stackhound.profile.tree import CallTree, Root, build_tree
+
+if TYPE_CHECKING:
+    from stackhound import _native
+    from stackhound.profile.metadata import Metadata
+    from collections.abc import Mapping
+    from stackhound.profile.top import TopTable
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Columns of the samples of one event."""
+
+    thread: Numbers
+    stack: Numbers
+    value: Numbers
+    count: Numbers
+
+
+class Profile(TableSet):
+    """What a recording saw, as Arrow tables (`stackhound.profile.schema` draws them). It never changes.
+
+    Text in it comes from the profiled programs: escape it wherever it is shown.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, Table],
+        metadata: Metadata | dict[str, Any],
+        attachments: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Take over the tables.
+
+        Args:
+            tables: all of `schema.TABLES`; others are kept and saved with them.
+            metadata: see `stackhound.profile.metadata`.
+            attachments: other members of the ``.hound`` file, by name; kept and saved with it.
+
+        Raises:
+            DamagedProfile: a table or a column is missing, or has another type.
+        """
+        super().__init__(tables)
+        self._metadata = copy.deepcopy(dict(metadata))
+        self._attachments = MappingProxyType(dict(attachments or {}))
+
+    @classmethod
+    def from_native(cls, tables: _native.Tables, metadata: str) -> Profile:
+        """The profile of a finished `_native.Session`."""
+        return cls({name: Table.from_arrow(tables.take(name)) for name in tables.names()}, json.loads(metadata))
+
+    @property
+    def metadata(self) -> Metadata:
+        """A copy of what is known about the recording."""
+        found: Metadata = copy.deepcopy(self._metadata)  # type: ignore[assignment]
+        return found
+
+    @property
+    def attachments(self) -> Mapping[str, bytes]:
+        """Members of the ``.hound`` file that are neither tables nor metadata."""
+        return self._attachments
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """What was sampled, in the order of the table ``events``."""
+        columns = (to_list(self._arrow_column("events", field.name)) for field in fields(Event))
+        return [Event(*row) for row in zip(*columns, strict=True)]
+
+    def event(self, name: str | None = None) -> Event:
+        """The event called ``name``; None means the only one.
+
+        Raises:
+            UsageError: there is no such event, or None was given and there are several.
+        """
+        found = [event for event in self.events if name in (None, event.name)]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(event.name for event in self.events) or "none"
+        if name is None:
+            raise UsageError(f"this profile has several events: {names}", "choose one with --event NAME")
+        raise UsageError(f"this profile has no event {name!r}", f"its events are {names}")
+
+    def samples_of(self, event: Event) -> Samples:
+        """Columns of the samples of one event, in their order."""
+        columns = [self.numbers("samples", name) for name in ("thread", "stack", "value", "count")]
+        if len(self.events) == 1:
+            return Samples(*columns)
+        chosen = self.numbers("samples", "event") == event.id
+        return Samples(*(column[chosen] for column in columns))
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Everything that should have been recorded and was not, by cause."""
+        columns = (to_list(self._arrow_column("losses", name)) for name in Loss._fields)
+        return [Loss(*row) for row in zip(*columns, strict=True)]
+
+    @property
+    def duration_ns(self) -> int:
+        """How long the recording ran; without a clock in the metadata, the time from the first sample to the last."""
+        clock = self._metadata.get("clock", {})
+        if "start_boottime_ns" in clock and "end_boottime_ns" in clock:
+            return max(0, clock["end_boottime_ns"] - clock["start_boottime_ns"])
+        times = self.numbers("samples", "boottime_ns")
+        return int(self.numbers("samples", "last_ns").max() - times.min()) if len(times) else 0
+
+    @property
+    def inverted(self) -> bool:
+        """Whether the stacks run leaf → root (`invert`)."""
+        return bool(self._metadata.get("inverted", False))
+
+    @cached_property
+    def frames(self) -> Frames:
+        """What pictures show at each location."""
+        return build_frames(self, lines=False)
+
+    @cached_property
+    def frames_with_lines(self) -> Frames:
+        """The same, with one frame a source line."""
+        return build_frames(self, lines=True)
+
+    def tree(
+        self, event: str | None = None, root: Root = None, inverted: bool = False, lines: bool = False
+    ) -> CallTree:
+        """Merge the samples of one event into a call tree.
+
+        Args:
+            event: its name; None means the only one.
+            root: a first level by the comm of the ``process`` or of the ``thread``.
+            inverted: from the leaf to its callers.
+            lines: tell source lines of a function apart.
+
+        Returns:
+            Values in the event's unit. ``total_value[0]`` is the sum over all samples; losses are not included.
+
+        Raises:
+            UsageError: no such event, or several and None was given.
+        """
+        return build_tree(self, event, root, inverted, lines)
+
+    def top(self, n: int = 10, event: str | None = None) -> TopTable:
+        """The ``n`` functions with the most time (or whatever the event counts) of their own.
+
+        Raises:
+            UsageError: no such event, or several and None was given.
+        """
+        from stackhound.profile.top import build_top
+
+        return build_top(self, n, event)
+
+    def _repr_html_(self) -> str:
+        from stackhound.profile.notebook import profile_html
+
+        return profile_html(self)
+
+    def __repr__(self) -> str:
+        names = ", ".join(event.name for event in self.events)
+        return f"<Profile of {names}: {self.table('samples').num_rows} samples, {self.duration_ns / 1e9:.1f} s>"

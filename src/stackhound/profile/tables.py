@@ -1,0 +1,69 @@
+"""Named Arrow tables, and their columns as numpy arrays and lists."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any, TYPE_CHECKING
+
+
+from stackhound.errors import UsageError
+from stackhound.profile.check import require_columns
+from stackhound.profile.columns import Numbers, is_text, to_list, to_numpy
+
+if TYPE_CHECKING:
+    from arro3.core import ChunkedArray, Table
+    from collections.abc import Mapping
+
+
+class TableSet:
+    """The tables of a profile. They never change, so a column is converted once."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        require_columns(tables)
+        self._tables = MappingProxyType(dict(tables))
+        self._numbers: dict[tuple[str, str], Numbers] = {}
+        self._texts: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """All tables by name."""
+        return self._tables
+
+    def table(self, name: str) -> Table:
+        """The table ``name``. polars, DuckDB and pandas read it without a copy.
+
+        Raises:
+            UsageError: there is no such table.
+        """
+        if name not in self._tables:
+            raise UsageError(f"this profile has no table {name!r}", f"it has {', '.join(self._tables)}")
+        return self._tables[name]
+
+    def column(self, table: str, name: str) -> Any:
+        """A column: what `numbers` gives, or for text a list of str, where a null is None.
+
+        Raises:
+            UsageError: there is no such column.
+        """
+        column = self._arrow_column(table, name)
+        return to_list(column) if is_text(column.type) else self.numbers(table, name)
+
+    def numbers(self, table: str, name: str) -> Numbers:
+        """A column of numbers as a read-only numpy array. A null reads as 0."""
+        key = (table, name)
+        if key not in self._numbers:
+            self._numbers[key] = to_numpy(self._arrow_column(table, name))
+        return self._numbers[key]
+
+    def texts(self, table: str, name: str) -> list[str]:
+        """A column of text as a list. A null reads as the empty string."""
+        key = (table, name)
+        if key not in self._texts:
+            self._texts[key] = [text or "" for text in to_list(self._arrow_column(table, name))]
+        return self._texts[key]
+
+    def _arrow_column(self, table: str, name: str) -> ChunkedArray:
+        found = self.table(table)
+        if name not in found.column_names:
+            raise UsageError(f"the table {table!r} has no column {name!r}", f"it has {', '.join(found.column_names)}")
+        return found[name]

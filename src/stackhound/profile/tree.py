@@ -1,0 +1,130 @@
+"""The call tree: samples merged by the path of functions from the root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from arro3.core import Table
+
+from stackhound import _native
+from stackhound.profile.columns import Numbers, to_arrow
+from stackhound.profile.paths import reverse_stacks
+
+if TYPE_CHECKING:
+    from stackhound.profile.frames import Frames
+    from stackhound.profile.rows import Event
+    from stackhound.profile.profile import Profile
+
+Root = Literal["process", "thread"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class CallTree:
+    """A tree of functions, one node a row. Row 0 is the root; parents come before their children.
+
+    Attributes:
+        parent: uint32 (n_nodes,); 0 for row 0.
+        frame: uint32 (n_nodes,): ids into ``frames``. For row 0 it means nothing; at depth 1 it is
+            an id into ``labels`` when there are labels.
+        depth: uint32 (n_nodes,); 0 for row 0.
+        self_value, total_value: uint64 (n_nodes,), in the event's unit. ``total_value[0]`` is the sum over all samples.
+        labels: the first level when the tree was asked for with a ``root``; otherwise None.
+        frames: what the frames are called.
+        event: what was sampled.
+    """
+
+    parent: Numbers
+    frame: Numbers
+    depth: Numbers
+    self_value: Numbers
+    total_value: Numbers
+    labels: list[str] | None
+    frames: Frames
+    event: Event
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @cached_property
+    def is_label(self) -> Numbers:
+        """Bool (n_nodes,): the nodes whose ``frame`` is an id into ``labels``."""
+        return (self.depth == 1) if self.labels is not None else np.zeros(len(self), bool)
+
+    @cached_property
+    def percent(self) -> Numbers:
+        """Float (n_nodes,): each node's share of the whole tree; 0 when nothing was sampled."""
+        shares: Numbers = self.total_value * (100.0 / max(1, int(self.total_value[0])))
+        return shares
+
+    def name(self, node: int) -> str:
+        """What the node is called: ``all`` for the root, a label, or a function."""
+        if node == 0:
+            return "all"
+        if self.labels is not None and self.depth[node] == 1:
+            return self.labels[int(self.frame[node])]
+        return self.frames.name[int(self.frame[node])]
+
+    def children(self, node: int) -> Numbers:
+        """The children of a node, the largest first: int64 (n_children,)."""
+        order, starts = self._by_parent
+        return order[starts[node] : starts[node + 1]]
+
+    @cached_property
+    def _by_parent(self) -> tuple[Numbers, Numbers]:
+        largest_first = np.iinfo(np.uint64).max - self.total_value[1:]
+        order = np.lexsort((largest_first, self.parent[1:])) + 1
+        counts = np.bincount(self.parent[1:], minlength=len(self))
+        return order, np.concatenate(([0], np.cumsum(counts)))
+
+
+def build_tree(profile: Profile, event: str | None, root: Root, inverted: bool, lines: bool) -> CallTree:
+    """See `Profile.tree`."""
+    chosen = profile.event(event)
+    samples = profile.samples_of(chosen)
+    frames = profile.frames_with_lines if lines else profile.frames
+    labels, label_ids = _first_level(profile, samples.thread, root)
+    parent, location = profile.numbers("stacks", "parent"), profile.numbers("stacks", "location")
+    stack = samples.stack
+    if inverted:
+        parent, location, stack = reverse_stacks(parent, location, stack)
+        frames = frames.reversed()
+    columns = _merge(label_ids, stack, samples.value, parent, location, frames)
+    return CallTree(*columns, labels=labels, frames=frames, event=chosen)
+
+
+class _Columns(NamedTuple):
+    parent: Numbers
+    frame: Numbers
+    depth: Numbers
+    self_value: Numbers
+    total_value: Numbers
+
+
+def _merge(
+    root: Numbers | None, stack: Numbers, value: Numbers, parent: Numbers, location: Numbers, frames: Frames
+) -> _Columns:
+    stream = _native.call_tree(
+        root=None if root is None else to_arrow(root),
+        stack=to_arrow(stack),
+        value=to_arrow(value),
+        stack_parent=to_arrow(parent),
+        stack_location=to_arrow(location),
+        frame_offsets=to_arrow(frames.offsets),
+        frames=to_arrow(frames.frames),
+    )
+    table = Table.from_arrow(stream)
+    return _Columns(*(table[name].to_numpy() for name in ("parent", "frame", "depth", "self", "total")))
+
+
+def _first_level(profile: Profile, thread: Numbers, root: Root) -> tuple[list[str] | None, Numbers | None]:
+    """The labels of the first level, and each sample's label: uint32 (n_samples,)."""
+    if root is None:
+        return None, None
+    comms = profile.texts("processes" if root == "process" else "threads", "comm")
+    ids: dict[str, int] = {}
+    label_of_row = np.array([ids.setdefault(comm, len(ids)) for comm in comms], np.uint32)
+    row = profile.numbers("threads", "process")[thread] if root == "process" else thread
+    return list(ids), label_of_row[row]
