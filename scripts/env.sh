@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts, at the top of the checkout: where the tools are, and how the scripts speak.
 
 export PATH="$PWD/.venv/bin:$PATH"

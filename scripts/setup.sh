@@ -115,15 +115,25 @@ ensure_packages() {
     [ ${#missing[@]} -eq 0 ] || install_packages "$why" "${missing[@]}"
 }
 
+# debian_has PACKAGE: whether this release can install it.
+debian_has() {
+    have apt-get || return
+    as_root apt-get update -qq
+    apt-cache policy "$1" | grep -q 'Candidate: [0-9]'
+}
+
 # install_packages WHY PACKAGE…: never removes a package to make room for another.
 install_packages() {
-    local why=$1 sudo=()
+    local why=$1
     shift
     have apt-get || die "$why needs these Debian packages, or what your system calls them: $*"
-    [ "$(id -u)" = 0 ] || sudo=(sudo)
     say "apt: installing for $why: $*"
-    "${sudo[@]}" apt-get update -qq
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-remove --no-install-recommends "$@"
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-remove --no-install-recommends "$@"
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 # --- Rust -----------------------------------------------------------------------------------------------------------
@@ -140,8 +150,9 @@ ensure_rust() {
 
 # install_rustup: from Debian where its suite has it, else as maturin does it for those who pip install us.
 install_rustup() {
-    if apt-cache show rustup >/dev/null 2>&1; then
-        install_packages "Rust >= $(rust_wanted)" rustup && return
+    if debian_has rustup; then
+        install_packages "Rust >= $(rust_wanted)" rustup
+        return
     fi
     say "Rust: installing rustup and Rust into ${XDG_CACHE_HOME:-$HOME/.cache}/puccinialin"
     .venv/bin/python -m pip install --quiet puccinialin
