@@ -1,0 +1,184 @@
+"""Events by the names that perf users know, and the numbers of ``struct perf_event_attr`` behind them.
+
+    cpu                        time on the CPU: cycles where there are any, else cpu-clock (the core decides)
+    cycles, instructions, …    hardware
+    L1-dcache-load-misses, …   cache: <cache>-<operation>s, <cache>-<operation>-misses
+    r1a8                       raw: the CPU's own number, in hexadecimal
+    page-faults, …             software
+    sched:sched_switch         tracepoints
+
+Source of the numbers: include/uapi/linux/perf_event.h, which is ABI.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stackhound.errors import UsageError
+from stackhound.recording.tracepoints import TRACEPOINT_NAME, tracepoint_id
+
+# perf_type_id; CPU_TIME is ours: the core picks cycles or cpu-clock.
+CPU_TIME: Final = -1
+HARDWARE: Final = 0
+SOFTWARE: Final = 1
+TRACEPOINT: Final = 2
+CACHE: Final = 3
+RAW: Final = 4
+
+KINDS: Final = {
+    CPU_TIME: "cpu",
+    HARDWARE: "hardware",
+    CACHE: "cache",
+    RAW: "raw",
+    SOFTWARE: "software",
+    TRACEPOINT: "tracepoint",
+}
+
+
+@dataclass(frozen=True)
+class EventSource:
+    """What perf_event_open is asked for, and the unit of its count."""
+
+    name: str
+    type: int
+    config: int
+    unit: str = "count"
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.type]
+
+    def native(self, mode: str, rate: int) -> dict[str, Any]:
+        """The dict that `_native.Session` wants. ``rate``: Hz in ``frequency`` mode, else the period."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "type": self.type,
+            "config": self.config,
+            "config1": 0,
+            "config2": 0,
+            "mode": mode,
+            "rate": rate,
+            "tracepoint": self.name if self.type == TRACEPOINT else "",
+        }
+
+
+CPU: Final = EventSource("cpu", CPU_TIME, 0, "nanoseconds")
+#: ``cpu`` with a period of its own: a period is a number of nanoseconds only where a clock is what counts.
+CPU_BY_PERIOD: Final = EventSource("cpu", SOFTWARE, 0, "nanoseconds")
+
+# enum perf_hw_id
+_HARDWARE: Final = (
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branch-instructions",
+    "branch-misses",
+    "bus-cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "ref-cycles",
+)
+
+# enum perf_sw_ids; 9 (dummy) and 10 (bpf-output) count nothing
+_SOFTWARE: Final = {
+    "cpu-clock": 0,
+    "task-clock": 1,
+    "page-faults": 2,
+    "context-switches": 3,
+    "cpu-migrations": 4,
+    "minor-faults": 5,
+    "major-faults": 6,
+    "alignment-faults": 7,
+    "emulation-faults": 8,
+    "cgroup-switches": 11,
+}
+_CLOCKS: Final = frozenset({"cpu-clock", "task-clock"})
+
+# enum perf_hw_cache_id, and the operations that make sense for each (as in perf: tools/perf/util/evsel.c)
+_CACHES: Final = {
+    "L1-dcache": (0, "load store prefetch"),
+    "L1-icache": (1, "load prefetch"),
+    "LLC": (2, "load store prefetch"),
+    "dTLB": (3, "load store prefetch"),
+    "iTLB": (4, "load"),
+    "branch": (5, "load"),
+    "node": (6, "load store prefetch"),
+}
+_CACHE_OPERATIONS: Final = {"load": (0, "loads"), "store": (1, "stores"), "prefetch": (2, "prefetches")}
+
+ALIASES: Final = {
+    "cpu-cycles": "cycles",
+    "branches": "branch-instructions",
+    "idle-cycles-frontend": "stalled-cycles-frontend",
+    "idle-cycles-backend": "stalled-cycles-backend",
+    "faults": "page-faults",
+    "cs": "context-switches",
+    "migrations": "cpu-migrations",
+}
+
+_RAW_NAME: Final = re.compile(r"r([0-9a-fA-F]{1,16})")
+_MODIFIED_NAME: Final = re.compile(r"([^:]+):[ukhGHpPSDIWe]+")
+
+
+def _cache_sources() -> list[EventSource]:
+    # config = cache | operation << 8 | result << 16 (result 0: access, 1: miss)
+    sources = []
+    for cache, (cache_id, operations) in _CACHES.items():
+        for operation in operations.split():
+            operation_id, plural = _CACHE_OPERATIONS[operation]
+            config = cache_id | operation_id << 8
+            sources.append(EventSource(f"{cache}-{plural}", CACHE, config))
+            sources.append(EventSource(f"{cache}-{operation}-misses", CACHE, config | 1 << 16))
+    return sources
+
+
+def _named_sources() -> list[EventSource]:
+    hardware = [EventSource(name, HARDWARE, number) for number, name in enumerate(_HARDWARE)]
+    software = [
+        EventSource(name, SOFTWARE, number, "nanoseconds" if name in _CLOCKS else "count")
+        for name, number in _SOFTWARE.items()
+    ]
+    return [CPU, *hardware, *_cache_sources(), *software]
+
+
+#: Every event that has a name of its own; raw events and tracepoints come on top.
+NAMED: Final = {source.name: source for source in _named_sources()}
+
+
+def find_event(name: str) -> EventSource:
+    """The event called ``name``.
+
+    Raises:
+        UsageError: nothing is called that; the remedy names what comes near.
+        EventUnavailable, PermissionMissing: a tracepoint, and tracefs cannot be read.
+    """
+    named = NAMED.get(ALIASES.get(name, name))
+    if named is not None:
+        return named
+    if raw := _RAW_NAME.fullmatch(name):
+        return EventSource(name, RAW, int(raw[1], 16))
+    _refuse_modifier(name)
+    if TRACEPOINT_NAME.fullmatch(name):
+        return EventSource(name, TRACEPOINT, tracepoint_id(name))
+    raise UsageError(f"there is no event {name!r}", _near(name))
+
+
+def _refuse_modifier(name: str) -> None:
+    modified = _MODIFIED_NAME.fullmatch(name)
+    if modified and (ALIASES.get(modified[1], modified[1]) in NAMED or _RAW_NAME.fullmatch(modified[1])):
+        raise UsageError(
+            f"event {name!r}: modifiers of one event are not supported",
+            "--user-only and --kernel-only apply to the whole recording",
+        )
+
+
+def _near(name: str) -> str:
+    from difflib import get_close_matches  # only a failing command pays for it
+
+    lower = {known.lower(): known for known in (*NAMED, *ALIASES)}
+    near = [lower[match] for match in get_close_matches(name.lower(), lower)]
+    return f"did you mean {', '.join(near)}?" if near else "'stackhound list' shows what there is"

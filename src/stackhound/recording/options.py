@@ -1,0 +1,185 @@
+"""What a recording is asked to do, checked before anything is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
+from stackhound.recording.cgroups import find_cgroup
+from stackhound.recording.events import CPU, CPU_BY_PERIOD, TRACEPOINT, EventSource, find_event
+
+DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
+MAX_PERIOD: Final = 2**63 - 1  # perf_event_open refuses a period with its highest bit set
+MIN_RING_BYTES: Final = 4096  # one page
+MAX_RING_BYTES: Final = 2**30  # the kernel maps the data twice; 1 GiB holds minutes of 9,999 Hz
+
+MAX_SAMPLE_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    """What to record.
+
+    Attributes:
+        pids: processes, with all their threads; empty means the whole system.
+        events: by the names of `stackhound.recording.events`.
+        frequency_hz: samples a second and CPU; None means 99 (a tracepoint: each time it is hit).
+        period: a sample each time an event has counted this many; for ``cpu`` in nanoseconds of CPU time.
+        software_only: use cpu-clock even where there is a cycle counter.
+        inherit: follow children of ``pids``.
+        comm: only threads that are called so (the kernel keeps 15 bytes).
+        cgroup: only this cgroup: a directory, or a name below the cgroup v2 mount.
+        user_only: leave out the kernel.
+        kernel_only: leave out user space.
+        include_self: show the collector, too.
+        aggregate: count equal stacks in the kernel, for high rates and long recordings.
+        lines: look up source lines and inlined functions, not only names.
+        ring_bytes: size of the buffer between kernel and collector, a power of two; 0 lets the core choose.
+        raw_addresses: keep the addresses behind each sample (``stream``).
+        drain_interval_ms: how often the collector looks into the buffer; 0 lets the core choose.
+        debug_dirs: where separate debug files are, besides /usr/lib/debug.
+        log_level: of the core: 0 errors, 1 warnings, 2 info, 3 debug, 4 trace.
+
+    Raises:
+        UsageError: the options make no sense, alone or together.
+    """
+
+    pids: tuple[int, ...] = ()
+    events: tuple[str, ...] = ("cpu",)
+    frequency_hz: int | None = None
+    period: int | None = None
+    software_only: bool = False
+    inherit: bool = True
+    comm: str = ""
+    cgroup: str = ""
+    user_only: bool = False
+    kernel_only: bool = False
+    include_self: bool = False
+    aggregate: bool = False
+    lines: bool = True
+    ring_bytes: int = 0
+    raw_addresses: bool = False
+    drain_interval_ms: int = 0
+    debug_dirs: tuple[Path, ...] = ()
+    log_level: int = 0
+
+    def __post_init__(self) -> None:
+        self._check_targets()
+        self._check_rate()
+        self._check_ring()
+
+    def native(self) -> dict[str, Any]:
+        """The dict that `_native.Session` wants.
+
+        Raises:
+            UsageError: an event or a cgroup has no such name.
+            EventUnavailable, PermissionMissing: a tracepoint, and tracefs cannot be read.
+        """
+        return {
+            "events": [self._native_event(source) for source in self._sources()],
+            "software_only": self.software_only,
+            "pids": list(dict.fromkeys(self.pids)),
+            "inherit": self.inherit,
+            "comm": self.comm,
+            "cgroup": str(find_cgroup(self.cgroup)) if self.cgroup else "",
+            "user_only": self.user_only,
+            "kernel_only": self.kernel_only,
+            "include_self": self.include_self,
+            "aggregate": self.aggregate,
+            "ring_bytes": self.ring_bytes,
+            "raw_addresses": self.raw_addresses,
+            "drain_interval_ms": self.drain_interval_ms,
+            "debug_dirs": [str(directory) for directory in self.debug_dirs],
+            "log_level": self.log_level,
+        }
+
+    def check_machine(self) -> None:
+        """Compare with what is there now: processes, directories, the kernel's limit of the frequency.
+
+        Raises:
+            NoSuchProcess, PermissionMissing, UsageError: what is asked for is not to be had.
+        """
+        for pid in self.pids:
+            check_process(pid)
+        for directory in self.debug_dirs:
+            if not directory.is_dir():
+                raise UsageError(f"the debug directory {str(directory)!r} is not there", "name an existing directory")
+        if self.period is None:
+            _check_sample_rate(self.frequency_hz or DEFAULT_HZ)
+
+    def _sources(self) -> list[EventSource]:
+        """The events without repetition, whatever alias named them."""
+        return list({source.name: source for source in map(find_event, self.events)}.values())
+
+    def _native_event(self, source: EventSource) -> dict[str, Any]:
+        if self.period is not None:
+            return (CPU_BY_PERIOD if source is CPU else source).native("period", self.period)
+        if source.type == TRACEPOINT and self.frequency_hz is None:
+            return source.native("period", 1)
+        return source.native("frequency", self.frequency_hz or DEFAULT_HZ)
+
+    def _check_targets(self) -> None:
+        for pid in self.pids:
+            if pid <= 0:
+                raise UsageError(f"{pid} is not a process id", "ids are positive numbers, see 'ps'")
+        if not self.events:
+            raise UsageError("no event to record", "name one, for example cpu")
+        if self.user_only and self.kernel_only:
+            raise UsageError("user only and kernel only exclude each other", "drop one of them")
+
+    def _check_rate(self) -> None:
+        if self.frequency_hz is not None and self.period is not None:
+            raise UsageError("a frequency and a period exclude each other", "give -F or -c, not both")
+        if self.frequency_hz is not None and self.frequency_hz < 1:
+            raise UsageError(f"a frequency of {self.frequency_hz} Hz records nothing", "use 1 or more, for example 99")
+        if self.period is not None and not 1 <= self.period <= MAX_PERIOD:
+            raise UsageError(f"a period of {self.period} is out of range", f"use 1 to {MAX_PERIOD}")
+
+    def _check_ring(self) -> None:
+        size = self.ring_bytes
+        if size and not (MIN_RING_BYTES <= size <= MAX_RING_BYTES and size.bit_count() == 1):
+            raise UsageError(
+                f"a ring of {size} bytes is not possible",
+                f"use a power of two from {MIN_RING_BYTES} to {MAX_RING_BYTES}, for example 4M",
+            )
+
+
+def check_process(pid: int) -> None:
+    """See that the process is there and that its memory map may be read.
+
+    Raises:
+        NoSuchProcess, PermissionMissing.
+        UsageError: it is a thread of another process.
+    """
+    directory = Path("/proc", str(pid))
+    try:
+        status = (directory / "status").read_bytes()
+        _check_is_process(pid, status)
+        # Opening it is what the kernel guards (ptrace_may_access); it may be empty (a kernel thread, a zombie).
+        (directory / "maps").open("rb").close()
+    except (FileNotFoundError, ProcessLookupError):
+        raise NoSuchProcess(f"there is no process {pid}", "'ps -e' or 'pgrep NAME' shows what runs") from None
+    except PermissionError:
+        raise PermissionMissing(
+            f"process {pid} belongs to another user", "run with sudo, or give stackhound CAP_SYS_PTRACE"
+        ) from None
+
+
+def _check_is_process(pid: int, status: bytes) -> None:
+    tgid = next(int(line[5:]) for line in status.splitlines() if line.startswith(b"Tgid:"))
+    if tgid != pid:
+        raise UsageError(f"{pid} is a thread of process {tgid}", f"record the process: -p {tgid}")
+
+
+def _check_sample_rate(frequency_hz: int) -> None:
+    try:
+        limit_hz = int(MAX_SAMPLE_RATE.read_text())
+    except OSError:
+        return  # without the file (a container may hide it) perf_event_open says so itself
+    if frequency_hz > limit_hz:
+        raise UsageError(
+            f"this kernel takes at most {limit_hz} samples a second, not {frequency_hz}",
+            f"use -F {limit_hz}, or 'sudo sysctl kernel.perf_event_max_sample_rate={frequency_hz}'",
+        )

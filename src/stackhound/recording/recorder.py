@@ -1,0 +1,185 @@
+"""A recording from Python: what the command line uses, and what programs use to watch themselves."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackhound import _native
+from stackhound.errors import RecordingError, from_native
+from stackhound.recording.options import RecordOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from arro3.core import Table
+    from typing_extensions import Self
+
+    from stackhound.profile import Profile
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a recording goes, since its start. The names are those of `_native.Session.status`."""
+
+    samples: int
+    lost: int
+    entries: int
+    bpf_ns: int
+    bpf_runs: int
+    collector_cpu_ns: int
+    resident_bytes: int
+    elapsed_ns: int
+
+
+class Recorder:
+    """One recording of this machine: started, stopped, and then a profile. Works once.
+
+    Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
+    """
+
+    def __init__(self, options: RecordOptions) -> None:
+        """Check the options against this machine; nothing is loaded yet.
+
+        Raises:
+            UsageError, NoSuchProcess, PermissionMissing, EventUnavailable: what is asked for cannot be had.
+        """
+        options.check_machine()
+        if os.getpid() in options.pids:
+            options = replace(options, include_self=True)
+        self.options = options
+        self._profile: Profile | None = None
+        with native_errors():
+            self._session = _native.Session(options.native())
+
+    @property
+    def profile(self) -> Profile:
+        """What was recorded.
+
+        Raises:
+            RecordingError: the recording has not been stopped.
+        """
+        if self._profile is None:
+            raise RecordingError("there is no profile before the recording has ended", "call stop() first")
+        return self._profile
+
+    def start(self) -> None:
+        """Load and attach the BPF programs and begin to sample.
+
+        Raises:
+            RecordingError: it could not begin; nothing is left behind.
+        """
+        with native_errors():
+            self._session.start()
+
+    def wait(self, timeout_s: float) -> str:
+        """Wait until something ends: ``timeout``, ``targets-exited`` or ``failed``. 0 only looks."""
+        with native_errors():
+            return self._session.wait(timeout_s)
+
+    def status(self) -> Status:
+        """How it goes."""
+        with native_errors():
+            return Status(**self._session.status())  # type: ignore[arg-type]
+
+    def take(self) -> dict[str, Table]:
+        """The rows of all tables that are new since the last call."""
+        from arro3.core import Table
+
+        with native_errors():
+            tables = self._session.take(self.options.lines)
+        return {name: Table.from_arrow(tables.take(name)) for name in tables.names()}
+
+    def stop(self) -> Profile:
+        """End the recording and put names to its addresses. A second call gives the same profile.
+
+        Raises:
+            RecordingError: it broke off.
+        """
+        if self._profile is None:
+            with native_errors():
+                finished = self._session.finish(self.options.lines)
+            # Only here: numpy and Arrow would delay the first sample, and show in the collector's cost.
+            from stackhound.profile import Profile
+
+            self._profile = Profile.from_native(*finished)
+        return self._profile
+
+    def close(self) -> None:
+        """End the recording and throw it away, unless it was stopped."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # Also after an exception: what led to it is what one wants to see.
+        try:
+            self.stop()
+        finally:
+            self.close()
+
+
+def record(
+    *,
+    pids: Sequence[int] = (),
+    events: Sequence[str] = ("cpu",),
+    frequency_hz: int | None = None,
+    period: int | None = None,
+    software_only: bool = False,
+    inherit: bool = True,
+    comm: str = "",
+    cgroup: str = "",
+    user_only: bool = False,
+    kernel_only: bool = False,
+    include_self: bool = True,
+    aggregate: bool = False,
+    lines: bool = True,
+    debug_dirs: Sequence[str | Path] = (),
+) -> Recorder:
+    """Record while a ``with`` block runs; afterwards ``.profile`` is there.
+
+    The arguments are attributes of `RecordOptions`. Other than on the command line this process is in the picture:
+    it is the block's own work that one wants to see.
+
+    Raises:
+        StackhoundError: see `Recorder`.
+
+    Examples:
+        >>> with stackhound.record(pids=[1234], events=["cpu"]) as recording:  # doctest: +SKIP
+        ...     work()
+        >>> recording.profile.top(10)  # doctest: +SKIP
+    """
+    options = RecordOptions(
+        pids=tuple(pids),
+        events=tuple(events),
+        frequency_hz=frequency_hz,
+        period=period,
+        software_only=software_only,
+        inherit=inherit,
+        comm=comm,
+        cgroup=cgroup,
+        user_only=user_only,
+        kernel_only=kernel_only,
+        include_self=include_self,
+        aggregate=aggregate,
+        lines=lines,
+        debug_dirs=tuple(Path(directory) for directory in debug_dirs),
+    )
+    return Recorder(options)
+
+
+@contextmanager
+def native_errors() -> Iterator[None]:
+    """Turn a `_native.NativeError` into the exception that the user sees."""
+    try:
+        yield
+    except _native.NativeError as error:
+        raise from_native(error) from error
