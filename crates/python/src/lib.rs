@@ -1,4 +1,24 @@
-//! .
-use pyo3::prelude::*;
-#[pymodule]
-mod _native {}
+//! The Python module `stackhound._native`: conversion, GIL release, error mapping, nothing else.
+
+mod arrow;
+mod errors;
+mod tables;
+
+/// What `src/stackhound/_native.pyi` promises.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::arrow::{PyArray, PyStream};
+    #[pymodule_export]
+    use crate::errors::NativeError;
+    #[pymodule_export]
+    use crate::tables::{Tables, call_tree, intern_paths, read_parquet, stack_paths, write_parquet};
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::errors::quiet_expected_panics();
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+/// What can be wrong with a request to this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data contradicts itself, or claims more than its size allows.
+    #[error("{0}")]
+    Damaged(String),
+    /// The caller asked for something that makes no sense, like a column that is not there.
+    #[error("{0}")]
+    Usage(String),
+    /// The result cannot be encoded.
+    #[error("{0}")]
+    Output(String),
+}
+
+impl Error {
+    pub(crate) fn damaged(message: impl ToString) -> Self {
+        Self::Damaged(message.to_string())
+    }
+
+    pub(crate) fn output(message: impl ToString) -> Self {
+        Self::Output(message.to_string())
+    }
+}
