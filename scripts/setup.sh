@@ -119,7 +119,7 @@ ensure_packages() {
 debian_has() {
     have apt-get || return
     as_root apt-get update -qq
-    apt-cache policy "$1" | grep -q 'Candidate: [0-9]'
+    [[ $(apt-cache policy "$1") == *"Candidate: "[0-9]* ]]
 }
 
 # install_packages WHY PACKAGE…: never removes a package to make room for another.
