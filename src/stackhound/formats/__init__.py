@@ -31,6 +31,7 @@ class Format:
         binary: not for a terminal.
         picture: made to be looked at.
         directory: a directory of files, not one stream of bytes.
+        single_event: shows one event, which has to be named where a profile has several.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Format:
     binary: bool = False
     picture: bool = False
     directory: bool = False
+    single_event: bool = False
 
     def write(self, profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
         """Write ``profile`` into ``out``.
@@ -56,15 +58,16 @@ class Format:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("folded", (".folded",), "stacks on a line each, root first, for flamegraph.pl and its like"),
-    Format("counted", (".counted",), "stacks on a line each, count first, leaf first"),
+    Format("hound", (".hound",), "stackhound's own file, with everything in it", binary=True),
+    Format("folded", (".folded",), "stacks on a line each, root first, for flamegraph.pl", single_event=True),
+    Format("counted", (".counted",), "stacks on a line each, count first, leaf first", single_event=True),
     Format("text", (".txt",), "stacks to read, heaviest first, with file and line"),
     Format("jsonl", (".jsonl",), "a JSON object a sample, one a line"),
-    Format("pprof", (".pb.gz",), "for go tool pprof, Pyroscope and Polar Signals", binary=True),
+    Format("pprof", (".pb.gz",), "for go tool pprof and Pyroscope", binary=True, single_event=True),
     Format("speedscope", (".speedscope.json",), "for speedscope.app"),
-    Format("svg", (".svg",), "flame graph, a picture to print or to embed", picture=True),
-    Format("html", (".html",), "flame graph, one page to zoom and search", picture=True),
-    Format("parquet", (), "the profile's own tables, for polars, DuckDB and Spark", binary=True, directory=True),
+    Format("svg", (".svg",), "flame graph, a picture to print or to embed", picture=True, single_event=True),
+    Format("html", (".html",), "flame graph, one page to zoom and search", picture=True, single_event=True),
+    Format("parquet", (), "the tables, for polars, DuckDB and Spark", binary=True, directory=True),
 )
 
 
