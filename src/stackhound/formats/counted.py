@@ -22,6 +22,7 @@ SUFFIXES = (".counted",)
 BINARY = False
 
 UNKNOWN = "[UNKNOWN]"
+NO_STACK = f"{UNKNOWN};"
 
 
 def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
@@ -33,7 +34,7 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
     weights = weigh_stacks(profile, profile.event(event))
     frames = profile.frames.reversed()
     paths = join_paths(profile, weights.stack, location_texts(frames, _frame_texts(frames)), leaf_first=True)
-    totals = sum_by_text(paths, weights.folded_value.tolist())
+    totals = sum_by_text((path or NO_STACK for path in paths), weights.folded_value.tolist())
     largest_first = sorted(totals, key=lambda path: (-totals[path], path))
     out.writelines(f"{totals[path]} {path}\n".encode() for path in largest_first)
 

@@ -82,7 +82,7 @@ def _each_thread(profile: Profile, event: Event, locations: list[str]) -> Iterat
     starts = np.flatnonzero(np.diff(thread, prepend=-1))
     ends = np.append(starts[1:], len(thread))
     totals = np.add.reduceat(value, starts) if len(starts) else value
-    for one in np.argsort(totals, kind="stable")[::-1].tolist():
+    for one in np.argsort(-totals.astype(np.int64), kind="stable").tolist():
         rows = slice(starts[one], ends[one])
         samples = [paths[path] for path in index[rows].tolist()]
         yield _profile(event, _thread_name(profile, int(thread[starts[one]])), samples, value[rows])
