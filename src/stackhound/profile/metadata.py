@@ -6,6 +6,7 @@ Text may come from profiled programs (command lines): escape it wherever it is s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 
@@ -74,3 +75,10 @@ class Metadata(TypedDict, total=False):
     transforms: list[str]  # what was done to the profile after recording, in order
     inverted: bool  # stacks run leaf → root, and so do the lines of a location
     merged: list[Metadata]  # the metadata of the profiles that this one was merged from
+
+
+def read_int(metadata: Mapping[str, Any], section: str, key: str) -> int | None:
+    """``metadata[section][key]`` where it is a whole number; None where anything else, or nothing, is there."""
+    found = metadata.get(section)
+    value = found.get(key) if isinstance(found, Mapping) else None
+    return value if isinstance(value, int) else None

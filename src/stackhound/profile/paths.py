@@ -43,3 +43,16 @@ def reverse_stacks(parent: Numbers, location: Numbers, stack: Numbers) -> tuple[
     offsets, locations = select_paths(*read_paths(parent, location), used.astype(np.int64))
     new_parent, new_location, _, ids = build_stacks(offsets, locations[reverse_segments(offsets)])
     return new_parent, new_location, ids[inverse]
+
+
+def make_stacks(parent: Numbers, location: Numbers, depth: Numbers) -> Table:
+    """The table ``stacks`` of a prefix tree that `build_stacks` made."""
+    return Table.from_pydict(
+        {
+            "id": to_arrow(np.arange(len(parent), dtype=np.uint32)),
+            "parent": to_arrow(parent),
+            "location": to_arrow(location),
+            "depth": to_arrow(depth.astype(np.uint16)),
+            "hash": to_arrow(np.zeros(len(parent), np.uint64)),
+        }
+    )

@@ -14,14 +14,16 @@ from arro3.core import Table
 from stackhound.errors import UsageError
 from stackhound.profile.columns import Numbers, to_list
 from stackhound.profile.frames import Frames, build_frames
+from stackhound.profile.metadata import Metadata, read_int
 from stackhound.profile.rows import Event, Loss
 from stackhound.profile.tables import TableSet
 from stackhound.profile.tree import CallTree, Root, build_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
     from stackhound import _native
-    from stackhound.profile.metadata import Metadata
-    from collections.abc import Mapping
     from stackhound.profile.top import TopTable
 
 
@@ -113,12 +115,20 @@ class Profile(TableSet):
 
     @property
     def duration_ns(self) -> int:
-        """How long the recording ran; without a clock in the metadata, the time from the first sample to the last."""
-        clock = self._metadata.get("clock", {})
-        if "start_boottime_ns" in clock and "end_boottime_ns" in clock:
-            return max(0, clock["end_boottime_ns"] - clock["start_boottime_ns"])
+        """How long the recording ran; without a clock in the metadata, until the last sample."""
+        end = read_int(self._metadata, "clock", "end_boottime_ns")
+        if end is None:
+            end = int(self.numbers("samples", "last_ns").max(initial=0))
+        return max(0, end - self.start_boottime_ns)
+
+    @property
+    def start_boottime_ns(self) -> int:
+        """When the recording began; without a clock in the metadata, the time of the first sample."""
+        start = read_int(self._metadata, "clock", "start_boottime_ns")
+        if start is not None:
+            return start
         times = self.numbers("samples", "boottime_ns")
-        return int(self.numbers("samples", "last_ns").max() - times.min()) if len(times) else 0
+        return int(times.min()) if len(times) else 0
 
     @property
     def inverted(self) -> bool:
@@ -163,6 +173,103 @@ class Profile(TableSet):
         from stackhound.profile.top import build_top
 
         return build_top(self, n, event)
+
+    def derive(self, tables: Mapping[str, Table], transform: str = "", **metadata: object) -> Profile:
+        """This profile with some tables and metadata replaced.
+
+        Args:
+            tables: the ones that differ.
+            transform: what was done, for the list ``metadata["transforms"]``; empty adds nothing.
+            metadata: top-level keys to set.
+        """
+        known = {**self._metadata, **metadata}
+        if transform:
+            known["transforms"] = [*known.get("transforms", []), transform]
+        return Profile({**self.tables, **tables}, known, self._attachments)
+
+    def filter(
+        self,
+        *,
+        pids: Collection[int] | None = None,
+        tids: Collection[int] | None = None,
+        comms: Collection[str] | None = None,
+        cpus: Collection[int] | None = None,
+        events: Collection[str] | None = None,
+        from_ns: int | None = None,
+        until_ns: int | None = None,
+    ) -> Profile:
+        """Keep the samples that meet every condition: see `stackhound.transform.filter_samples`."""
+        from stackhound.transform import filter_samples
+
+        return filter_samples(
+            self, pids=pids, tids=tids, comms=comms, cpus=cpus, events=events, from_ns=from_ns, until_ns=until_ns
+        )
+
+    def focus(self, pattern: str) -> Profile:
+        """Keep the samples that have a matching function, stacks whole: see `stackhound.transform.focus`."""
+        from stackhound.transform import focus
+
+        return focus(self, pattern)
+
+    def show_from(self, pattern: str) -> Profile:
+        """Let stacks start at the outermost matching function: see `stackhound.transform.show_from`."""
+        from stackhound.transform import show_from
+
+        return show_from(self, pattern)
+
+    def ignore(self, pattern: str) -> Profile:
+        """Drop the samples that have a matching function: see `stackhound.transform.ignore`."""
+        from stackhound.transform import ignore
+
+        return ignore(self, pattern)
+
+    def invert(self) -> Profile:
+        """Turn stacks around, leaf first: see `stackhound.transform.invert`."""
+        from stackhound.transform import invert
+
+        return invert(self)
+
+    def collapse_recursion(self) -> Profile:
+        """Show direct recursion as one call: see `stackhound.transform.collapse_recursion`."""
+        from stackhound.transform import collapse_recursion
+
+        return collapse_recursion(self)
+
+    def merge_threads(self) -> Profile:
+        """Count threads into their process: see `stackhound.transform.merge_threads`."""
+        from stackhound.transform import merge_threads
+
+        return merge_threads(self)
+
+    def drop_inlined(self) -> Profile:
+        """Count inlined functions into their callers: see `stackhound.transform.drop_inlined`."""
+        from stackhound.transform import drop_inlined
+
+        return drop_inlined(self)
+
+    def compact(self) -> Profile:
+        """Drop everything that no sample leads to: see `stackhound.transform.compact`."""
+        from stackhound.transform import compact
+
+        return compact(self)
+
+    def merge(self, *others: Profile) -> Profile:
+        """Put the samples of others beside these: see `stackhound.transform.merge`."""
+        from stackhound.transform import merge
+
+        return merge([self, *others])
+
+    def save(self, path: str | Path, *, keep_old: bool = False) -> None:
+        """Write a ``.hound`` file: see `stackhound.profile.hound.save`."""
+        from stackhound.profile.hound import save
+
+        save(self, path, keep_old=keep_old)
+
+    def export(self, path: str | Path, format: str | None = None, event: str | None = None) -> None:  # noqa: A002
+        """Write the profile in another format: see `stackhound.profile.export.export`."""
+        from stackhound.profile.export import export
+
+        export(self, path, format, event)
 
     def _repr_html_(self) -> str:
         from stackhound.profile.notebook import profile_html

@@ -129,6 +129,22 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
     "periods": {"sample": "uint64", "period": "uint64"},
 }
 
+#: Columns that hold row numbers, and of which table.
+REFERENCES: Final[dict[tuple[str, str], str]] = {
+    ("samples", "event"): "events",
+    ("samples", "thread"): "threads",
+    ("samples", "stack"): "stacks",
+    ("stacks", "parent"): "stacks",
+    ("stacks", "location"): "locations",  # row 0, the empty stack, has none
+    ("locations", "object"): "objects",
+    ("lines", "location"): "locations",
+    ("lines", "function"): "functions",
+    ("functions", "object"): "objects",
+    ("mappings", "process"): "processes",
+    ("mappings", "object"): "objects",
+    ("threads", "process"): "processes",
+}
+
 OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "unknown")
 KERNEL_KINDS: Final = frozenset({"kernel", "module", "bpf"})
 

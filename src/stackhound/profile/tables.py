@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any, TYPE_CHECKING
-
+from typing import TYPE_CHECKING, Any
 
 from stackhound.errors import UsageError
 from stackhound.profile.check import require_columns
 from stackhound.profile.columns import Numbers, is_text, to_list, to_numpy
 
 if TYPE_CHECKING:
-    from arro3.core import ChunkedArray, Table
     from collections.abc import Mapping
+
+    from arro3.core import ChunkedArray, Table
 
 
 class TableSet:
@@ -39,7 +39,7 @@ class TableSet:
             raise UsageError(f"this profile has no table {name!r}", f"it has {', '.join(self._tables)}")
         return self._tables[name]
 
-    def column(self, table: str, name: str) -> Any:
+    def column(self, table: str, name: str) -> Any:  # noqa: ANN401  numbers or text: callers know which
         """A column: what `numbers` gives, or for text a list of str, where a null is None.
 
         Raises:

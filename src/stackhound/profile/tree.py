@@ -15,8 +15,8 @@ from stackhound.profile.paths import reverse_stacks
 
 if TYPE_CHECKING:
     from stackhound.profile.frames import Frames
-    from stackhound.profile.rows import Event
     from stackhound.profile.profile import Profile
+    from stackhound.profile.rows import Event
 
 Root = Literal["process", "thread"] | None
 

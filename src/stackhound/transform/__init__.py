@@ -1,0 +1,27 @@
+"""Profile in, profile out: pure functions, one subject a file.
+
+Each one keeps the losses and the metadata, and adds a line to ``metadata["transforms"]`` that says what was done.
+Tables that this version does not know are kept; one with a column ``sample`` loses the rows of dropped samples.
+"""
+
+from stackhound.transform.compact import compact
+from stackhound.transform.filter import filter_samples
+from stackhound.transform.focus import focus, ignore, show_from
+from stackhound.transform.inlines import drop_inlined
+from stackhound.transform.invert import invert
+from stackhound.transform.merge import merge
+from stackhound.transform.recursion import collapse_recursion
+from stackhound.transform.threads import merge_threads
+
+__all__ = [
+    "collapse_recursion",
+    "compact",
+    "drop_inlined",
+    "filter_samples",
+    "focus",
+    "ignore",
+    "invert",
+    "merge",
+    "merge_threads",
+    "show_from",
+]
