@@ -1,0 +1,58 @@
+"""The colours of the flame graphs, on white paper and on dark.
+
+Text on every fill has a contrast of at least 4.5 (WCAG 2 AA), and fills of different meaning differ for people with
+any of the three colour blindnesses: a test measures both.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+
+class Colour(NamedTuple):
+    """What a colour means, and its form on white paper and on dark."""
+
+    label: str
+    light: str
+    dark: str
+
+
+#: Fills by the kind of a frame, and whether it was inlined where that has a colour of its own.
+FILLS: dict[str, Colour] = {
+    "process": Colour("process", "#b7bcc5", "#8d939d"),
+    "user": Colour("native", "#f2a44e", "#d58a30"),
+    "user inlined": Colour("native, inlined", "#fde3c4", "#a5835f"),
+    "kernel": Colour("kernel", "#87abee", "#86abe6"),
+    "kernel inlined": Colour("kernel, inlined", "#cadffb", "#6587b8"),
+    "jit": Colour("JIT", "#c78fb0", "#d48fb0"),
+    "python": Colour("Python", "#85d79f", "#5bd0a0"),
+    "bpf": Colour("BPF", "#9b7ddb", "#9b85ee"),
+}
+FILL_IDS = {key: index for index, key in enumerate(FILLS)}
+
+INK = "#15171c"  # text on fills, and on white paper
+PAPER = "#ffffff"  # of what is printed
+QUIET = "#59636e"  # text of less weight on it
+MATCH = Colour("found by the search", "#f25fa8", "#ff6fb5")
+NARROW = Colour("too narrow to be drawn one by one", "#a3aab4", "#5b626e")
+
+#: Shares of white mixed into a fill, so that neighbours of one meaning can be told apart.
+SHADES = (0.0, 0.08, 0.16)
+
+
+def fill_id(kind: str, inlined: bool) -> int:
+    """The row of `FILLS` for a frame of ``kind``."""
+    key = f"{kind} inlined" if inlined else kind
+    return FILL_IDS[key if key in FILL_IDS else kind]
+
+
+def shade_id(name: str) -> int:
+    """The entry of `SHADES` for a name: the same in every picture."""
+    return zlib.crc32(name.encode("utf-8", "replace")) % len(SHADES)
+
+
+def shades(fill: str) -> list[str]:
+    """A fill in each of `SHADES`."""
+    channels = [int(fill[at : at + 2], 16) for at in (1, 3, 5)]
+    return ["#" + "".join(f"{round(one + (255 - one) * white):02x}" for one in channels) for white in SHADES]

@@ -1,0 +1,143 @@
+"""A call tree as the flame graphs draw it: laid out, named, coloured.
+
+├─────────────────────── all ───────────────────────┤   depth 0
+├────────── nginx ───────────┼─────── python ───────┤   depth 1: one a comm
+├──── main ────┼── start ──┤ ├── main ──┤               children by falling total; what they leave free is self
+               ^ start                                  start and total are in the event's unit
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stackhound.errors import EmptyProfile
+from stackhound.formats.palette import FILL_IDS, fill_id, shade_id
+from stackhound.profile.escape import printable
+
+if TYPE_CHECKING:
+    from stackhound.profile import CallTree, Event, Profile
+    from stackhound.profile.columns import Numbers
+
+#: A C++ name can be a megabyte long. Of a longer one the beginning is shown.
+LONGEST_TEXT = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Faces:
+    """What nodes look like; one entry a frame, comm or root. Harmless to print, still to be escaped for XML or JSON.
+
+    Attributes:
+        name: of the function, comm or object.
+        fill, shade: ids into `palette.FILLS` and `palette.SHADES`.
+        object, file, reason: empty where there is none.
+        line: 0 where unknown.
+    """
+
+    name: list[str]
+    fill: list[int]
+    shade: list[int]
+    object: list[str]
+    file: list[str]
+    line: list[int]
+    reason: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One event's call tree in preorder, siblings by falling total. A node without samples is not in it.
+
+    Attributes:
+        event: what was sampled.
+        depth: uint32 (n_nodes,); 0 for row 0, the root.
+        face: uint32 (n_nodes,), ids into ``faces``.
+        self_value, total_value, start: uint64 (n_nodes,), in the event's unit.
+        faces: those that a node has.
+    """
+
+    event: Event
+    depth: Numbers
+    face: Numbers
+    self_value: Numbers
+    total_value: Numbers
+    start: Numbers
+    faces: Faces
+
+
+def lay_out(profile: Profile, event: str | None) -> Picture:
+    """Lay out one event's call tree, a process a comm at the first level.
+
+    Raises:
+        EmptyProfile: the event has no sample.
+        UsageError: no such event, or several and None was given.
+    """
+    tree = profile.tree(event, root="process")
+    if tree.total_value[0] == 0:
+        raise EmptyProfile(f"there is no sample of {tree.event.name!r} to draw", "record for longer, or filter less")
+    start = _starts(tree)
+    drawn = np.flatnonzero(tree.total_value)
+    order = drawn[np.lexsort((tree.depth[drawn], start[drawn]))]
+    used, face = np.unique(_face_ids(tree)[order], return_inverse=True)
+    return Picture(
+        event=tree.event,
+        depth=tree.depth[order],
+        face=face.astype(np.uint32),
+        self_value=tree.self_value[order],
+        total_value=tree.total_value[order],
+        start=start[order],
+        faces=_faces(profile, tree, used.tolist()),
+    )
+
+
+def _starts(tree: CallTree) -> Numbers:
+    """Where each node begins: its parent's start plus the totals of its larger siblings."""
+    parent, total = tree.parent.astype(np.intp), tree.total_value
+    order = 1 + np.lexsort((tree.frame[1:], total[0] - total[1:], parent[1:]))
+    before = np.cumsum(total[order]) - total[order]
+    is_first = np.diff(parent[order], prepend=-1) != 0
+    start = np.zeros(len(tree), np.uint64)
+    start[order] = before - np.maximum.accumulate(np.where(is_first, before, np.uint64(0)))
+    for level in _levels(tree.depth):
+        start[level] += start[parent[level]]
+    return start
+
+
+def _levels(depth: Numbers) -> list[Numbers]:
+    """The nodes of each depth, from depth 1 down."""
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth)))[1:-1]
+
+
+def _face_ids(tree: CallTree) -> Numbers:
+    """Frames first, then labels, then the root."""
+    frames, labels = len(tree.frames), len(tree.labels or ())
+    ids: Numbers = np.where(tree.is_label, tree.frame.astype(np.intp) + frames, tree.frame)
+    ids[0] = frames + labels
+    return ids
+
+
+def _faces(profile: Profile, tree: CallTree, ids: list[int]) -> Faces:
+    frames, labels = tree.frames, tree.labels or []
+    shown = [index for index in ids if index < len(frames)]
+    others = [labels[index - len(frames)] for index in ids[len(shown) : -1]] + ["all"]
+    empty = [""] * len(others)
+    paths = _texts(profile.texts("objects", "path"))
+    names = _texts([frames.name[index] for index in shown] + others)
+    fills = [fill_id(frames.kind[index], inlined) for index, inlined in zip(shown, frames.inlined[shown], strict=True)]
+    return Faces(
+        name=names,
+        fill=fills + [FILL_IDS["process"]] * len(others),
+        shade=[shade_id(name) for name in names],
+        object=[paths[index] for index in frames.object[shown].tolist()] + empty,
+        file=_texts([frames.file[index] for index in shown]) + empty,
+        line=frames.line[shown].tolist() + [0] * len(others),
+        reason=_texts([frames.reason[index] or "" for index in shown]) + empty,
+    )
+
+
+def _texts(texts: list[str]) -> list[str]:
+    """The texts made harmless; each distinct one once, because files and reasons repeat."""
+    shown = {text: printable(text, LONGEST_TEXT) for text in set(texts)}
+    return [shown[text] for text in texts]
