@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-import polars
+import polars as pl
 import pytest
 
 from fixtures.examples import two_events, web_server
@@ -72,7 +72,7 @@ def test_hostile_names_are_escaped_and_read_back_as_they_were(name):
 
 
 def test_polars_reads_the_samples():
-    table = polars.read_ndjson(io.BytesIO(write(web_server()).split(b"\n", 1)[1]))
+    table = pl.read_ndjson(io.BytesIO(write(web_server()).split(b"\n", 1)[1]))
     leaves = table["frames"].list.first().struct.field("name")
     assert leaves.to_list() == ["vfs_read", "vfs_read", None, "Foo.bar"]
     assert table["value"].sum() == 4 * 10_101_010

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import polars
+import polars as pl
 import pytest
 
 from fixtures.examples import web_server
@@ -14,8 +14,8 @@ from stackhound.formats import by_name
 
 def test_polars_joins_the_tables(tmp_path):
     by_name("parquet").write_directory(web_server(), tmp_path / "new" / "tables")
-    samples, threads = (polars.read_parquet(tmp_path / f"new/tables/{name}.parquet") for name in ("samples", "threads"))
-    by_comm = samples.join(threads, left_on="thread", right_on="id").group_by("comm").agg(polars.col("value").sum())
+    samples, threads = (pl.read_parquet(tmp_path / f"new/tables/{name}.parquet") for name in ("samples", "threads"))
+    by_comm = samples.join(threads, left_on="thread", right_on="id").group_by("comm").agg(pl.col("value").sum())
     assert dict(by_comm.iter_rows()) == {"nginx": 20_202_020, "nginx: worker": 10_101_010, "java": 10_101_010}
 
 

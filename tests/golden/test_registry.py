@@ -53,7 +53,7 @@ def test_a_name_that_no_format_has_is_answered_with_those_there_are():
 
 @pytest.mark.parametrize("known", [known for known in FORMATS if known.single_event], ids=lambda known: known.name)
 def test_a_format_of_one_event_asks_which_and_names_them(known):
-    with pytest.raises(UsageError, match="cpu, page-faults.*--event"):
+    with pytest.raises(UsageError, match=r"cpu, page-faults.*--event"):
         known.write(two_events(), io.BytesIO())
 
 

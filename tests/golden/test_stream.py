@@ -61,7 +61,7 @@ class Recording:
 
     def add(self, leaf_first, comm="curl", pid=4242, cpu=3, boottime_ns=1_000_000_042):
         path = tuple(location for location, _ in reversed(leaf_first))
-        process = {name: "" for name in ("comm", "executable", "command_line", "cgroup", "container")}
+        process = dict.fromkeys(("comm", "executable", "command_line", "cgroup", "container"), "")
         numbers = {"ns_pid": pid, "parent_pid": 1, "start_boottime_ns": 0, "exit_boottime_ns": None}
         self.rows["processes"].append({"pid": pid, **process, **numbers})
         thread = len(self.rows["threads"])
@@ -94,14 +94,14 @@ def addresses_table(first, rows):
     return Table.from_pydict({"sample": samples, "addresses": list_array(Array.from_numpy(offsets), flat)})
 
 
-def stream(style, *halves, **sample):
+def stream(style, leaf_first=(), **sample):
     out = io.StringIO()
-    StreamWriter(out, style, UNIX_OFFSET_NS).write(Recording().add(sum(halves, []), **sample).take())
+    StreamWriter(out, style, UNIX_OFFSET_NS).write(Recording().add(leaf_first, **sample).take())
     return out.getvalue()
 
 
 def test_the_default_style_shows_kernel_and_user_frames_leaf_first():
-    assert stream("default", KERNEL_HALF, USER_HALF) == (
+    assert stream("default", KERNEL_HALF + USER_HALF) == (
         "[1763718192.000000042] COMM: curl (pid=4242) @ CPU 3\n"
         "Kernel:\n"
         "0xffffffff8164e7d0: vfs_read @ 0xffffffff8164e7c0+0x10\n"
@@ -117,7 +117,7 @@ def test_the_default_style_shows_kernel_and_user_frames_leaf_first():
 
 
 def test_the_index_style_numbers_the_frames_of_each_half():
-    assert stream("index", KERNEL_HALF, USER_HALF) == (
+    assert stream("index", KERNEL_HALF + USER_HALF) == (
         "COMM: curl (pid=4242) @ CPU 3\n"
         "Kernel:\n"
         "  0 [<ffffffff8164e7d0>] vfs_read+0x10\n"
@@ -134,7 +134,7 @@ def test_the_index_style_numbers_the_frames_of_each_half():
 
 def test_the_folded_style_is_a_line_with_user_frames_before_kernel_frames():
     expected = "curl;_start;[libc.so.6];main;parse_[i];skip_space_[i];ksys_read_[k];vfs_read_[k] 1\n"
-    assert stream("folded", KERNEL_HALF, USER_HALF) == expected
+    assert stream("folded", KERNEL_HALF + USER_HALF) == expected
 
 
 @pytest.mark.parametrize(("style", "time"), [("default", "[1763718192.000000042] "), ("index", "")])
