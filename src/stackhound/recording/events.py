@@ -6,6 +6,7 @@
     r1a8                       raw: the CPU's own number, in hexadecimal
     page-faults, …             software
     sched:sched_switch         tracepoints
+    cycles:u, cycles:k         any of them only in user space, only in the kernel
 
 Source of the numbers: include/uapi/linux/perf_event.h, which is ABI.
 """
@@ -13,11 +14,12 @@ Source of the numbers: include/uapi/linux/perf_event.h, which is ABI.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stackhound.errors import UsageError
-from stackhound.recording.tracepoints import TRACEPOINT_NAME, tracepoint_id
+from stackhound.recording.near import near_matches
+from stackhound.recording.tracepoints import TRACEPOINT_NAME, check_tracepoint
 
 # perf_type_id; CPU_TIME is ours: the core picks cycles or cpu-clock.
 CPU_TIME: Final = -1
@@ -45,29 +47,36 @@ class EventSource:
     type: int
     config: int
     unit: str = "count"
+    exclude_kernel: bool = False
+    exclude_user: bool = False
+    tracepoint: str = ""  # ``category:name``; the core finds its number
 
     @property
     def kind(self) -> str:
         return KINDS[self.type]
 
     def native(self, mode: str, rate: int) -> dict[str, Any]:
-        """The dict that `_native.Session` wants. ``rate``: Hz in ``frequency`` mode, else the period."""
+        """The dict that `_native.Session` wants. ``rate``: Hz in ``frequency`` mode, else the period.
+
+        A period of ``cpu`` is in nanoseconds, so cpu-clock has to count it.
+        """
+        by_clock = self.type == CPU_TIME and mode == "period"
         return {
             "name": self.name,
             "unit": self.unit,
-            "type": self.type,
+            "type": SOFTWARE if by_clock else self.type,
             "config": self.config,
             "config1": 0,
             "config2": 0,
+            "exclude_kernel": self.exclude_kernel,
+            "exclude_user": self.exclude_user,
             "mode": mode,
             "rate": rate,
-            "tracepoint": self.name if self.type == TRACEPOINT else "",
+            "tracepoint": self.tracepoint,
         }
 
 
 CPU: Final = EventSource("cpu", CPU_TIME, 0, "nanoseconds")
-#: ``cpu`` with a period of its own: a period is a number of nanoseconds only where a clock is what counts.
-CPU_BY_PERIOD: Final = EventSource("cpu", SOFTWARE, 0, "nanoseconds")
 
 # enum perf_hw_id
 _HARDWARE: Final = (
@@ -121,7 +130,7 @@ ALIASES: Final = {
 }
 
 _RAW_NAME: Final = re.compile(r"r([0-9a-fA-F]{1,16})")
-_MODIFIED_NAME: Final = re.compile(r"([^:]+):[ukhGHpPSDIWe]+")
+_MODIFIED_NAME: Final = re.compile(r"(.+):([uk]{1,2})")
 
 
 def _cache_sources() -> list[EventSource]:
@@ -150,35 +159,31 @@ NAMED: Final = {source.name: source for source in _named_sources()}
 
 
 def find_event(name: str) -> EventSource:
-    """The event called ``name``.
+    """The event called ``name``, with perf's modifiers ``:u`` and ``:k``.
 
     Raises:
         UsageError: nothing is called that; the remedy names what comes near.
-        EventUnavailable, PermissionMissing: a tracepoint, and tracefs cannot be read.
+        EventUnavailable: a tracepoint, and tracefs cannot be read.
     """
+    modified = _MODIFIED_NAME.fullmatch(name)
+    source = _find_plain(modified[1] if modified else name)
+    if modified is None:
+        return source
+    return replace(
+        source,
+        name=f"{source.name}:{modified[2]}",
+        exclude_kernel="k" not in modified[2],
+        exclude_user="u" not in modified[2],
+    )
+
+
+def _find_plain(name: str) -> EventSource:
     named = NAMED.get(ALIASES.get(name, name))
     if named is not None:
         return named
     if raw := _RAW_NAME.fullmatch(name):
         return EventSource(name, RAW, int(raw[1], 16))
-    _refuse_modifier(name)
     if TRACEPOINT_NAME.fullmatch(name):
-        return EventSource(name, TRACEPOINT, tracepoint_id(name))
-    raise UsageError(f"there is no event {name!r}", _near(name))
-
-
-def _refuse_modifier(name: str) -> None:
-    modified = _MODIFIED_NAME.fullmatch(name)
-    if modified and (ALIASES.get(modified[1], modified[1]) in NAMED or _RAW_NAME.fullmatch(modified[1])):
-        raise UsageError(
-            f"event {name!r}: modifiers of one event are not supported",
-            "--user-only and --kernel-only apply to the whole recording",
-        )
-
-
-def _near(name: str) -> str:
-    from difflib import get_close_matches  # only a failing command pays for it
-
-    lower = {known.lower(): known for known in (*NAMED, *ALIASES)}
-    near = [lower[match] for match in get_close_matches(name.lower(), lower)]
-    return f"did you mean {', '.join(near)}?" if near else "'stackhound list' shows what there is"
+        check_tracepoint(name)
+        return EventSource(name, TRACEPOINT, 0, tracepoint=name)
+    raise UsageError(f"there is no event {name!r}", near_matches(name, (*NAMED, *ALIASES)))

@@ -56,6 +56,7 @@ class Command:
             CommandNotRun: no more processes are allowed.
         """
         self.arguments = list(arguments)
+        self.released = False
         self._status: int | None = None
         hold, self._hold = os.pipe()
         self._failure, failure = os.pipe()
@@ -76,6 +77,7 @@ class Command:
             CommandNotRun: the exec failed, or it was ended before; ``exit_code`` is 127 when there is no such
                 program, else 126.
         """
+        self.released = True
         try:
             os.write(self._hold, b"!")
         except BrokenPipeError:  # somebody killed it meanwhile: its status tells

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
 from stackhound.recording.cgroups import find_cgroup
-from stackhound.recording.events import CPU, CPU_BY_PERIOD, TRACEPOINT, EventSource, find_event
+from stackhound.recording.events import TRACEPOINT, EventSource, find_event
 
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
 MAX_PERIOD: Final = 2**63 - 1  # perf_event_open refuses a period with its highest bit set
@@ -75,7 +75,7 @@ class RecordOptions:
 
         Raises:
             UsageError: an event or a cgroup has no such name.
-            EventUnavailable, PermissionMissing: a tracepoint, and tracefs cannot be read.
+            EventUnavailable: a tracepoint, and tracefs cannot be read.
         """
         return {
             "events": [self._native_event(source) for source in self._sources()],
@@ -96,11 +96,12 @@ class RecordOptions:
         }
 
     def check_machine(self) -> None:
-        """Compare with what is there now: processes, directories, the kernel's limit of the frequency.
+        """Compare with what is there now: events, processes, directories, the kernel's limit of the frequency.
 
         Raises:
-            NoSuchProcess, PermissionMissing, UsageError: what is asked for is not to be had.
+            NoSuchProcess, PermissionMissing, EventUnavailable, UsageError: what is asked for is not to be had.
         """
+        self.native()
         for pid in self.pids:
             check_process(pid)
         for directory in self.debug_dirs:
@@ -115,7 +116,7 @@ class RecordOptions:
 
     def _native_event(self, source: EventSource) -> dict[str, Any]:
         if self.period is not None:
-            return (CPU_BY_PERIOD if source is CPU else source).native("period", self.period)
+            return source.native("period", self.period)
         if source.type == TRACEPOINT and self.frequency_hz is None:
             return source.native("period", 1)
         return source.native("frequency", self.frequency_hz or DEFAULT_HZ)

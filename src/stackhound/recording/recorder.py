@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackhound import _native
-from stackhound.errors import RecordingError, from_native
+from stackhound.errors import RecordingError
+from stackhound.recording.native_errors import native_errors
 from stackhound.recording.options import RecordOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from arro3.core import Table
@@ -174,12 +174,3 @@ def record(
         debug_dirs=tuple(Path(directory) for directory in debug_dirs),
     )
     return Recorder(options)
-
-
-@contextmanager
-def native_errors() -> Iterator[None]:
-    """Turn a `_native.NativeError` into the exception that the user sees."""
-    try:
-        yield
-    except _native.NativeError as error:
-        raise from_native(error) from error

@@ -1,0 +1,7 @@
+"""``python -m stackhound`` is ``stackhound``."""
+
+import sys
+
+from stackhound.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,154 @@
+"""``stackhound``: subcommands by name, each imported when it is asked for, and the one map from errors to exits.
+
+0 done · 1 failed · 2 usage · 130 Ctrl-C before anything was recorded · 141 the reader of our output has gone
+record -- COMMAND: COMMAND's own (128 + signal) · 125 the recording failed · 126, 127 COMMAND could not be run
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from stackhound.cli.verbosity import Verbosity, verbose_option
+from stackhound.errors import OutputError, StackhoundError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+INTERRUPTED: Final = 130  # 128 + SIGINT
+READER_GONE: Final = 141  # 128 + SIGPIPE
+
+COMPLETION_VARIABLE: Final = "_STACKHOUND_COMPLETE"
+
+#: Each subcommand's file in this package, and what it does: ``--help`` imports none of them.
+SUBCOMMANDS: Final = {
+    "record": "Record this machine, some processes, or a command.",
+    "run": "Record a Python script.",
+    "stream": "Print each sample as it happens.",
+    "report": "Show a profile in the terminal.",
+    "export": "Write a profile in another format.",
+    "list": "List the events that this machine has.",
+    "doctor": "Say what this machine allows, and how to mend the rest.",
+    "completion": "Print the completion script of a shell.",
+}
+
+
+class Subcommands(click.Group):
+    """The subcommands, imported one at a time: the start of a recording waits for nothing it does not need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Their names."""
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The one called so."""
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        found: click.Command = import_module(f"stackhound.cli.{cmd_name}").command
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The one that the arguments begin with."""
+        if args and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
+            raise UsageError(f"there is no subcommand {args[0]!r}", f"use {', '.join(SUBCOMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """What each one does."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+
+@click.group(cls=Subcommands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stackhound", message="stackhound %(version)s")
+@verbose_option
+@click.pass_context
+def stackhound(context: click.Context) -> None:
+    r"""See where a Linux machine's time goes.
+
+    \b
+      sudo stackhound record -d 10              ten seconds of the whole machine
+      sudo stackhound record -- make -j8        a command, from its first instruction
+      stackhound report                         what was recorded, in the terminal
+      stackhound export -o flame.html           the same as a flame graph
+      stackhound doctor                         what this machine allows
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, and give its exit status.
+
+    Args:
+        arguments: without the program's name; None means those of this process.
+    """
+    verbosity = Verbosity()
+    sys.excepthook = partial(_report_bug, verbosity)
+    try:
+        verbosity.read_environment()
+        return _run(list(sys.argv[1:] if arguments is None else arguments), verbosity)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        return _fail(_usage_error(error), verbosity)
+    except StackhoundError as error:
+        return _fail(error, verbosity)
+    except BrokenPipeError:
+        return _leave_quietly()
+    except OSError as error:
+        return _fail(OutputError(f"{error.filename or 'output'}: {error.strerror}"), verbosity)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+
+
+def _run(arguments: list[str], verbosity: Verbosity) -> int:
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(stackhound, {}, "stackhound", COMPLETION_VARIABLE, instruction)
+    color = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+    with stackhound.make_context("stackhound", arguments, obj=verbosity, color=color) as context:
+        status: int | None = stackhound.invoke(context)
+    sys.stdout.flush()  # here, where a reader that has gone is met quietly
+    return status or 0
+
+
+def _fail(error: StackhoundError, verbosity: Verbosity) -> int:
+    from stackhound.formats.escape import terminal
+
+    if verbosity.level > 0:
+        traceback.print_exc()
+    click.echo(terminal(f"stackhound: {error}"), err=True)
+    return error.exit_code
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return UsageError(message, f"see '{context.command_path if context else 'stackhound'} --help'")
+
+
+def _leave_quietly() -> int:
+    """End without a word when the reader of our output has gone, also when Python flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_GONE
+
+
+def _report_bug(
+    verbosity: Verbosity, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """What nobody caught is a mistake of ours."""
+    if verbosity.level > 0:
+        traceback.print_exception(kind, error, trace)
+    remedy = "this is a bug in stackhound; -v shows where"
+    click.echo(f"stackhound: {kind.__name__}: {str(error)!a}: {remedy}", err=True)

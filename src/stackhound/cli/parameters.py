@@ -1,0 +1,102 @@
+"""Values on the command line, and options that several subcommands share."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from stackhound.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
+
+MAX_PID: Final = 2**22  # the kernel's PID_MAX_LIMIT
+MAX_DURATION_S: Final = 30 * 24 * 3600  # a recording is held in memory until it ends
+
+_DURATION: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ms|s|m|h|)")
+_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "h": 3600.0}
+_SIZE: Final = re.compile(r"(\d+)([KMG]?)(i?B)?", re.IGNORECASE)
+_BYTES: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def parse_pids(value: str) -> tuple[int, ...]:
+    """Read ``1234`` or ``1234,5678``."""
+    words = split_names(value)
+    for word in words:
+        if not word.isascii() or not word.isdecimal() or not 0 < int(word[:10]) <= MAX_PID:
+            raise UsageError(f"{word!r} is not a process id", "give numbers, for example -p 1234,5678")
+    return tuple(int(word) for word in words)
+
+
+def parse_duration(value: str) -> float:
+    """Read ``10``, ``2.5s``, ``300ms``, ``5m``, ``1h``: seconds."""
+    found = _DURATION.fullmatch(value)
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else math.nan
+    if not seconds > 0:
+        raise UsageError(f"{value!r} is not a duration", "use for example -d 10, -d 2.5s, -d 300ms, -d 5m, -d 1h")
+    if seconds > MAX_DURATION_S:
+        raise UsageError(f"{value!r} is too long for one recording", "use at most 720h, and several recordings")
+    return seconds
+
+
+def parse_size(value: str) -> int:
+    """Read ``65536``, ``512K``, ``4M``: bytes."""
+    found = _SIZE.fullmatch(value)
+    if not found:
+        raise UsageError(f"{value!r} is not a size", "use bytes, or for example 512K, 4M")
+    return int(found[1]) * _BYTES[found[2].upper()]
+
+
+def split_names(value: str) -> tuple[str, ...]:
+    """Read ``cpu`` or ``cpu,page-faults``: the words between the commas."""
+    return tuple(word.strip() for word in value.split(",") if word.strip()) or (value,)
+
+
+def flatten(_: click.Context, __: click.Parameter, lists: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    """A repeatable option of lists as one list."""
+    return tuple(value for one in lists for value in one)
+
+
+def frequency_option(default: str) -> Callable[[Decorated], Decorated]:
+    """``-f`` and ``-F`` both mean the frequency, everywhere. ``default``: what happens without it."""
+    return click.option(
+        "-F",
+        "-f",
+        "--frequency",
+        "--freq",
+        "frequency_hz",
+        type=int,
+        metavar="HZ",
+        help=f"Samples a second and CPU ({default} without it).",
+    )
+
+
+def pids_option(command: Decorated) -> Decorated:
+    """``-p``, repeatable, also with commas."""
+    return click.option(
+        "-p",
+        "--pid",
+        "pids",
+        type=parse_pids,
+        multiple=True,
+        callback=flatten,
+        metavar="PID,...",
+        help="Only these processes, with all their threads; repeatable.",
+    )(command)
+
+
+def event_option(command: Decorated) -> Decorated:
+    """``--event``, for what shows one event."""
+    return click.option("--event", metavar="NAME", help="Which event to show, when the profile has several.")(command)
+
+
+def software_option(command: Decorated) -> Decorated:
+    """``--sw-event``."""
+    return click.option(
+        "--sw-event", "software_only", is_flag=True, help="Use the software clock even where there is a cycle counter."
+    )(command)

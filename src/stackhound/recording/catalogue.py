@@ -1,0 +1,40 @@
+"""The events that this machine has, and why it lacks the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stackhound import _native
+from stackhound.errors import StackhoundError
+from stackhound.recording.events import CPU_TIME, HARDWARE, NAMED, EventSource
+from stackhound.recording.tracepoints import tracepoints
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One event. ``missing`` says why it cannot be had here; empty when it can."""
+
+    name: str
+    kind: str
+    unit: str
+    missing: str
+
+
+def list_events() -> list[Listed]:
+    """Every event that ``-e`` takes, by kind: cpu, hardware, cache, software, raw, tracepoint."""
+    named = [_listed(source) for source in NAMED.values()]
+    raw = Listed("rNNNN", "raw", "count", _native.probe_event(HARDWARE, 0))
+    return [*named, raw, *_tracepoints()]
+
+
+def _listed(source: EventSource) -> Listed:
+    # cpu always has a trigger: cpu-clock needs no counter
+    missing = "" if source.type == CPU_TIME else _native.probe_event(source.type, source.config)
+    return Listed(source.name, source.kind, source.unit, missing)
+
+
+def _tracepoints() -> list[Listed]:
+    try:
+        return [Listed(name, "tracepoint", "count", "") for name in tracepoints()]
+    except StackhoundError as error:
+        return [Listed("CATEGORY:NAME", "tracepoint", "count", str(error))]
