@@ -80,19 +80,32 @@ class CallTree:
         return order, np.concatenate(([0], np.cumsum(counts)))
 
 
+class FirstLevel(NamedTuple):
+    """Labels for the first level of a tree, and the one of each thread: uint32 (n_threads,)."""
+
+    labels: list[str]
+    of_thread: Numbers
+
+
 def build_tree(profile: Profile, event: str | None, root: Root, inverted: bool, lines: bool) -> CallTree:
     """See `Profile.tree`."""
-    chosen = profile.event(event)
-    samples = profile.samples_of(chosen)
+    return grow_tree(profile, profile.event(event), _first_level(profile, root), inverted, lines)
+
+
+def grow_tree(
+    profile: Profile, event: Event, first: FirstLevel | None, inverted: bool = False, lines: bool = False
+) -> CallTree:
+    """See `Profile.tree`; ``first`` is its ``root``, with labels of any kind."""
+    samples = profile.samples_of(event)
     frames = profile.frames_with_lines if lines else profile.frames
-    labels, label_ids = _first_level(profile, samples.thread, root)
     parent, location = profile.numbers("stacks", "parent"), profile.numbers("stacks", "location")
     stack = samples.stack
     if inverted:
         parent, location, stack = reverse_stacks(parent, location, stack)
         frames = frames.reversed()
+    label_ids = first.of_thread[samples.thread] if first else None
     columns = _merge(label_ids, stack, samples.value, parent, location, frames)
-    return CallTree(*columns, labels=labels, frames=frames, event=chosen)
+    return CallTree(*columns, labels=first.labels if first else None, frames=frames, event=event)
 
 
 class _Columns(NamedTuple):
@@ -119,12 +132,12 @@ def _merge(
     return _Columns(*(table[name].to_numpy() for name in ("parent", "frame", "depth", "self", "total")))
 
 
-def _first_level(profile: Profile, thread: Numbers, root: Root) -> tuple[list[str] | None, Numbers | None]:
-    """The labels of the first level, and each sample's label: uint32 (n_samples,)."""
+def _first_level(profile: Profile, root: Root) -> FirstLevel | None:
     if root is None:
-        return None, None
+        return None
     comms = profile.texts("processes" if root == "process" else "threads", "comm")
     ids: dict[str, int] = {}
     label_of_row = np.array([ids.setdefault(comm, len(ids)) for comm in comms], np.uint32)
-    row = profile.numbers("threads", "process")[thread] if root == "process" else thread
-    return list(ids), label_of_row[row]
+    return FirstLevel(
+        list(ids), label_of_row[profile.numbers("threads", "process")] if root == "process" else label_of_row
+    )
