@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from stackhound import formats
+from stackhound.cli.parameters import DEFAULT_PATH
 from stackhound.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from stackhound.profile import Profile
     from stackhound.recording.invoker import Invoker
 
-DEFAULT_PATH: Final = "stackhound.hound"
 STDOUT: Final = "-"
 
 
@@ -73,7 +73,7 @@ class Target:
 
 
 def choose_target(output: str | None, format_name: str | None) -> Target:
-    """The target that ``-o`` and ``--format`` ask for. Without ``-o`` it is a file called ``stackhound``.
+    """The target that ``-o`` and ``--format`` ask for. Without ``-o`` it is a file called ``stackhound.…``.
 
     Raises:
         UsageError: no such format or suffix.

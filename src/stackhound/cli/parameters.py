@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
+
+#: What ``record`` writes and the others read.
+DEFAULT_PATH: Final = "stackhound.hound"
 
 MAX_PID: Final = 2**22  # the kernel's PID_MAX_LIMIT
 MAX_DURATION_S: Final = 30 * 24 * 3600  # a recording is held in memory until it ends
@@ -30,6 +34,15 @@ def parse_pids(value: str) -> tuple[int, ...]:
     for word in words:
         if not word.isascii() or not word.isdecimal() or not 0 < int(word[:10]) <= MAX_PID:
             raise UsageError(f"{word!r} is not a process id", "give numbers, for example -p 1234,5678")
+    return tuple(int(word) for word in words)
+
+
+def parse_numbers(value: str) -> tuple[int, ...]:
+    """Read ``0`` or ``0,2``."""
+    words = split_names(value)
+    for word in words:
+        if not (word.isascii() and word.isdecimal()):
+            raise UsageError(f"{word!r} is not a number", "give numbers, for example 0,2")
     return tuple(int(word) for word in words)
 
 
@@ -93,6 +106,13 @@ def pids_option(command: Decorated) -> Decorated:
 def event_option(command: Decorated) -> Decorated:
     """``--event``, for what shows one event."""
     return click.option("--event", metavar="NAME", help="Which event to show, when the profile has several.")(command)
+
+
+def input_argument(command: Decorated) -> Decorated:
+    """``INPUT``: a profile, by default the one that ``record`` writes."""
+    return click.argument("profile_path", metavar="[INPUT]", default=DEFAULT_PATH, type=click.Path(path_type=Path))(
+        command
+    )
 
 
 def software_option(command: Decorated) -> Decorated:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stackhound.profile import Loss, Profile
+    from stackhound.profile import Event, Loss, Profile
     from stackhound.profile.metadata import Cost
     from stackhound.recording.recorder import Status
 
@@ -21,6 +21,17 @@ def status_line(status: Status) -> str:
     if status.elapsed_ns:
         parts.append(_collector(status.collector_cpu_ns, status.elapsed_ns, status.resident_bytes))
     return " · ".join(parts)
+
+
+def describe_event(profile: Profile, event: Event) -> str:
+    """What was sampled, by which trigger, how much: ``cpu by cpu-clock at 99 Hz: 2,970 samples, 30.0 s``."""
+    from stackhound.profile.units import format_value
+
+    samples = profile.samples_of(event)
+    rate = f"at {event.rate:,} Hz" if event.mode == "frequency" else f"every {event.rate:,}"
+    trigger = f" by {event.trigger}" if event.trigger != event.name else ""
+    amount = format_value(int(samples.value.sum()), event.unit)
+    return f"{event.name}{trigger} {rate}: {int(samples.count.sum()):,} samples, {amount}"
 
 
 def cost_and_loss(profile: Profile) -> str:

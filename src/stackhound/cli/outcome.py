@@ -1,0 +1,37 @@
+"""What ``record`` says at its end: where the time went, what it cost and lost, what to do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stackhound.formats.escape import terminal
+from stackhound.recording.summary import cost_and_loss, describe_event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stackhound.cli.output import Target
+    from stackhound.profile import Profile
+
+TOP_FUNCTIONS = 10
+
+
+def describe_outcome(profile: Profile, target: Target, event: str | None) -> Iterator[str]:
+    """The lines, safe for a terminal."""
+    for one in profile.events:
+        if event in (None, one.name):
+            yield terminal(describe_event(profile, one))
+            top = profile.top(TOP_FUNCTIONS, one.name)
+            yield from (str(top).splitlines() if len(top) else ["no sample: it did not run, or was filtered out"])
+            yield ""
+    yield cost_and_loss(profile)
+    yield from (f"note: {terminal(note)}" for note in profile.metadata.get("notes", []))
+    if target.path is not None:
+        yield terminal(f"wrote {target.path}{_next_steps(target)}")
+
+
+def _next_steps(target: Target) -> str:
+    if target.format.name != "hound":
+        return ""
+    name = "" if str(target.path) == "stackhound.hound" else f" {target.path}"
+    return f"; next: stackhound report{name}, or stackhound export{name} -o flame.html"

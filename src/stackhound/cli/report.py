@@ -1,0 +1,176 @@
+"""``stackhound report``: a profile in the terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stackhound.cli.examples import ExampleCommand
+from stackhound.cli.pager import show
+from stackhound.cli.parameters import event_option, input_argument, split_names
+from stackhound.cli.selection import Selection, selection_options
+from stackhound.cli.verbosity import verbose_option
+from stackhound.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from stackhound.cli.breakdown import Row
+    from stackhound.profile import CallTree, Event, Profile
+
+EXAMPLES: Final = (
+    ("the functions with the most time of their own", "stackhound report"),
+    ("by process; by thread; by file", "stackhound report --sort process"),
+    ("by process and function, as perf has it", "stackhound report --sort comm,object,symbol"),
+    ("who called what, in branches of 1% or more", "stackhound report --tree --least 1"),
+    ("who called functions named malloc…", "stackhound report --tree --inverted --focus ^malloc"),
+    ("source lines of one process, for a script", "stackhound report -p 1234 --sort line --json"),
+)
+
+#: perf's names of the same keys
+ALIASES: Final = {"dso": "object", "sym": "symbol", "function": "symbol", "srcline": "line", "srcfile": "file"}
+CELL_WIDTH: Final = 80
+ROOTS: Final = ("process", "thread")
+
+
+@click.command(cls=ExampleCommand, examples=EXAMPLES)
+@input_argument
+@click.option(
+    "-s",
+    "--sort",
+    "sort",
+    type=split_names,
+    metavar="KEY,...",
+    help="By comm, pid, tid, process, thread, object, symbol, file, line. With --tree: process or thread.",
+)
+@click.option("--tree", "as_tree", is_flag=True, help="The call tree.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), default=40, help="So many rows; 0 is all.  [default: 40]")
+@click.option(
+    "--least",
+    type=click.FloatRange(0, 100),
+    default=0.5,
+    metavar="PERCENT",
+    help="Of the tree's branches.  [default: 0.5]",
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs: an object with event, total and rows.")
+@event_option
+@selection_options
+@click.pass_context
+@verbose_option
+def command(
+    context: click.Context,
+    /,
+    profile_path: Path,
+    sort: tuple[str, ...] | None,
+    as_tree: bool,
+    as_json: bool,
+    event: str | None,
+    limit: int,
+    least: float,
+    **_: object,
+) -> None:
+    """Show INPUT, by default stackhound.hound.
+
+    Without --sort and --tree: the functions with the most time of their own (self), and with all that they called
+    (total). What is longer than the terminal goes through $PAGER.
+    """
+    from stackhound.profile import load
+
+    keys = _read_keys(sort, as_tree)
+    selection = Selection.parse(context.params)
+    if selection.inverted and not as_tree:
+        raise UsageError("--inverted turns a call tree around", "add --tree")
+    profile = selection.apply(load(profile_path))
+    if as_tree:
+        tree = profile.tree(event, root=_root(keys))
+        show_tree(tree, profile, least, as_json)
+    else:
+        show_rows(profile, profile.event(event), keys or ("symbol", "object"), limit, as_json)
+
+
+def show_tree(tree: CallTree, profile: Profile, least_percent: float, as_json: bool) -> None:
+    """Print the call tree."""
+    from stackhound.cli.calltree import draw
+
+    if as_json:
+        _print_json(profile, tree.event, list(_tree_rows(tree)))
+    else:
+        show([*_head(profile, tree.event), *draw(tree, least_percent)])
+
+
+def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, as_json: bool) -> None:
+    """Print what the samples have in common, a row a group."""
+    from stackhound.cli.breakdown import break_down
+
+    rows = break_down(profile, event, keys)[: limit or None]
+    if as_json:
+        named = [
+            dict(zip(keys, row.keys, strict=True)) | {"self": row.self_value, "total": row.total_value} for row in rows
+        ]
+        _print_json(profile, event, named)
+    else:
+        show([*_head(profile, event), *_table(profile, event, keys, rows)])
+
+
+def _read_keys(sort: tuple[str, ...] | None, as_tree: bool) -> tuple[str, ...]:
+    from stackhound.cli.breakdown import KEYS
+
+    keys = tuple(dict.fromkeys(ALIASES.get(key, key) for key in sort or ()))
+    known = ROOTS if as_tree else KEYS
+    for key in keys:
+        if key not in known:
+            raise UsageError(f"cannot sort {'a tree ' if as_tree else ''}by {key!r}", f"use {', '.join(known)}")
+    return keys
+
+
+def _root(keys: tuple[str, ...]) -> Any:  # noqa: ANN401
+    if len(keys) > 1:
+        raise UsageError("a tree has one first level", f"use --sort {keys[0]}")
+    return keys[0] if keys else None
+
+
+def _head(profile: Profile, event: Event) -> list[str]:
+    from stackhound.recording.summary import cost_and_loss, describe_event
+
+    return [describe_event(profile, event), cost_and_loss(profile), ""]
+
+
+def _table(profile: Profile, event: Event, keys: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
+    from stackhound.profile.escape import printable
+    from stackhound.profile.units import format_value
+
+    whole = max(1, int(profile.samples_of(event).value.sum()))
+    texts = [[printable(str(cell), CELL_WIDTH) for cell in row.keys] for row in rows]
+    widths = [max(map(len, column)) for column in zip(keys, *texts, strict=True)]
+    yield click.style(f"{'self':>7}  {'total':>7}  {'self':>9}  {'total':>9}  {_align(keys, widths)}", bold=True)
+    for row, cells in zip(rows, texts, strict=True):
+        shares = (f"{100 * value / whole:6.1f}%" for value in (row.self_value, row.total_value))
+        values = (f"{format_value(value, event.unit):>9}" for value in (row.self_value, row.total_value))
+        yield f"{'  '.join((*shares, *values))}  {_align(cells, widths)}"
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _tree_rows(tree: CallTree) -> Iterator[dict[str, Any]]:
+    """Every node, flat: ``parent`` is the row of another one."""
+    nodes = zip(tree.parent.tolist(), tree.self_value.tolist(), tree.total_value.tolist(), strict=True)
+    for node, (parent, own, total) in enumerate(nodes):
+        yield {"name": tree.name(node), "parent": parent if node else None, "self": own, "total": total}
+
+
+def _print_json(profile: Profile, event: Event, rows: list[dict[str, Any]]) -> None:
+    samples = profile.samples_of(event)
+    document = {
+        "event": event.name,
+        "unit": event.unit,
+        "samples": int(samples.count.sum()),
+        "total": int(samples.value.sum()),
+        "losses": {loss.cause: loss.count for loss in profile.losses},
+        "rows": rows,
+    }
+    click.echo(json.dumps(document, indent=1))

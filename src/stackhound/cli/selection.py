@@ -1,0 +1,105 @@
+"""Which part of a profile to show: options of ``report`` and ``export``, as transforms in the order they apply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stackhound.cli.parameters import Decorated, flatten, parse_numbers, parse_pids, split_names
+from stackhound.errors import EmptyProfile
+
+if TYPE_CHECKING:
+    from stackhound.profile import Profile
+
+_OPTIONS: Final = (
+    click.option(
+        "-p",
+        "--pid",
+        "pids",
+        type=parse_pids,
+        multiple=True,
+        callback=flatten,
+        metavar="PID,...",
+        help="Only these processes.",
+    ),
+    click.option(
+        "--tid", "tids", type=parse_pids, multiple=True, callback=flatten, metavar="TID,...", help="Only these threads."
+    ),
+    click.option(
+        "--comm",
+        "comms",
+        type=split_names,
+        multiple=True,
+        callback=flatten,
+        metavar="NAME,...",
+        help="Only threads of these names.",
+    ),
+    click.option(
+        "--cpu", "cpus", type=parse_numbers, multiple=True, callback=flatten, metavar="CPU,...", help="Only these CPUs."
+    ),
+    click.option("--focus", metavar="REGEX", help="Only stacks with a function that matches."),
+    click.option("--ignore", metavar="REGEX", help="Only stacks without a function that matches."),
+    click.option("--no-inline", "drop_inlined", is_flag=True, help="Leave out inlined functions."),
+    click.option("--inverted", is_flag=True, help="From what ran to its callers."),
+)
+
+
+def selection_options(command: Decorated) -> Decorated:
+    """The options that `Selection.parse` reads."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for; empty means everything."""
+
+    pids: tuple[int, ...]
+    tids: tuple[int, ...]
+    comms: tuple[str, ...]
+    cpus: tuple[int, ...]
+    focus: str | None
+    ignore: str | None
+    drop_inlined: bool
+    inverted: bool
+
+    @classmethod
+    def parse(cls, given: dict[str, Any]) -> Selection:
+        """The selection among all parameters of a command line."""
+        return cls(**{name: given[name] for name in cls.__dataclass_fields__})
+
+    def apply(self, profile: Profile) -> Profile:
+        """The part of the profile that was asked for.
+
+        Raises:
+            UsageError: a pattern is no regular expression.
+            EmptyProfile: no sample is left.
+        """
+        if profile.table("samples").num_rows == 0:
+            raise EmptyProfile("this profile has no samples", "what was recorded did not run, or was filtered out")
+        profile = self._choose_samples(profile)
+        if profile.table("samples").num_rows == 0:
+            raise EmptyProfile("no sample is left of this profile", "choose more with the options that select")
+        if self.drop_inlined:
+            profile = profile.drop_inlined()
+        return profile.invert() if self.inverted else profile
+
+    def _choose_samples(self, profile: Profile) -> Profile:
+        if self.pids or self.tids or self.comms or self.cpus:
+            from stackhound.transform import filter_samples
+
+            profile = filter_samples(
+                profile,
+                pids=self.pids or None,
+                tids=self.tids or None,
+                comms=self.comms or None,
+                cpus=self.cpus or None,
+            )
+        if self.focus is not None:
+            profile = profile.focus(self.focus)
+        if self.ignore is not None:
+            profile = profile.ignore(self.ignore)
+        return profile
