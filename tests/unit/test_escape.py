@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import unicodedata
 
 import pytest
 
+from fixtures.hostile import hostile_names
 from stackhound.formats import escape
 
 ATTACKS = [
@@ -20,16 +20,6 @@ ATTACKS = [
     ("no character \uffff", r"no character \uffff"),
     ("tag \U000e0041", r"tag \U000e0041"),
 ]
-ALPHABET = (
-    [chr(code) for code in range(0x100)]
-    + [chr(code) for code in range(0x2000, 0x2070)]
-    + list("\u061c\ufeff\ufffe\uffff\ud800\udfff\U000e0001\U0010ffff;;;;   日é🔥")
-)
-
-
-def hostile_names(count: int) -> list[str]:
-    source = random.Random(20261121)
-    return ["".join(source.choices(ALPHABET, k=source.randrange(40))) for _ in range(count)]
 
 
 @pytest.mark.parametrize(("name", "shown"), ATTACKS)

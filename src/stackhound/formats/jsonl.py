@@ -14,12 +14,12 @@ missing where the recording does not say how its clock relates to Unix time. All
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from stackhound.formats.escape import as_json
 from stackhound.profile.metadata import read_int
 from stackhound.profile.paths import read_paths
 
@@ -49,7 +49,7 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
     chosen = profile.events if event is None else [profile.event(event)]
     rows = np.flatnonzero(np.isin(profile.numbers("samples", "event"), [one.id for one in chosen]))
     out.write(_header(profile))
-    events = {one.id: _json(one.name) for one in profile.events}
+    events = {one.id: as_json(one.name) for one in profile.events}
     threads, frames = _thread_texts(profile), _stack_formatter(profile)
     unix_offset_ns = read_int(profile.metadata, "clock", "boot_to_unix_ns_start")
     for kind, thread, time_ns, duration_ns, cpu, value, count, stack in _samples(profile, rows):
@@ -66,7 +66,7 @@ def _header(profile: Profile) -> bytes:
         "events": [vars(event) for event in profile.events],
         "losses": [loss._asdict() for loss in profile.losses],
     }
-    return f"{_json({'stackhound': known})}\n".encode("ascii")
+    return f"{as_json({'stackhound': known})}\n".encode("ascii")
 
 
 def _samples(profile: Profile, rows: Numbers) -> Iterator[tuple[int, ...]]:
@@ -96,7 +96,7 @@ def _location_texts(profile: Profile) -> list[str]:
     for location, function, inlined in _function_texts(profile):
         frames[location].append(f"{{{function}{places[location]}{inlined}}}")
     return [
-        ",".join(found) or f'{{{place},"reason":{_json(reason)}}}'
+        ",".join(found) or f'{{{place},"reason":{as_json(reason)}}}'
         for found, place, reason in zip(frames, places, profile.texts("locations", "reason"), strict=True)
     ]
 
@@ -104,7 +104,7 @@ def _location_texts(profile: Profile) -> list[str]:
 def _place_texts(profile: Profile) -> list[str]:
     """Object and address of each location."""
     objects = [
-        f'"object":{_json(path)},"kind":{_json(kind)}'
+        f'"object":{as_json(path)},"kind":{as_json(kind)}'
         for path, kind in zip(profile.texts("objects", "path"), profile.texts("objects", "kind"), strict=True)
     ]
     columns = (profile.numbers("locations", name).tolist() for name in ("object", "address"))
@@ -119,7 +119,7 @@ def _function_texts(profile: Profile) -> Iterator[tuple[int, str, str]]:
     np.maximum.at(outermost, location, depth)
     inlined = np.where(depth < outermost[location], ',"inlined":true', "")
     functions = [
-        f'"name":{_json(name)},' + (f'"file":{_json(file)},' if file else "")
+        f'"name":{as_json(name)},' + (f'"file":{as_json(file)},' if file else "")
         for name, file in zip(profile.texts("functions", "name"), profile.texts("functions", "file"), strict=True)
     ]
     columns = (location, *(profile.numbers("lines", name) for name in ("function", "line", "column")), inlined)
@@ -131,8 +131,4 @@ def _function_texts(profile: Profile) -> Iterator[tuple[int, str, str]]:
 def _thread_texts(profile: Profile) -> list[str]:
     pids = profile.numbers("processes", "pid")[profile.numbers("threads", "process")].tolist()
     tids, comms = profile.numbers("threads", "tid").tolist(), profile.texts("threads", "comm")
-    return [f'"pid":{pid},"tid":{tid},"comm":{_json(comm)}' for pid, tid, comm in zip(pids, tids, comms, strict=True)]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return [f'"pid":{pid},"tid":{tid},"comm":{as_json(comm)}' for pid, tid, comm in zip(pids, tids, comms, strict=True)]

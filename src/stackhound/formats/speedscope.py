@@ -12,11 +12,11 @@ frames, root first. A frame is a function of a file, so that its time stands in 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from stackhound.formats.escape import as_json
 from stackhound.formats.weights import join_paths, location_texts, weigh_stacks
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
     locations = _location_texts(profile, frames)
     comms = {comm: frames.setdefault((comm, ""), len(frames)) for comm in profile.texts("threads", "comm")}
     shared = {"frames": [{"name": name, "file": file} if file else {"name": name} for name, file in frames]}
-    out.write(f'{_json(_head(profile))[:-1]},"shared":{_json(shared)},"profiles":['.encode("ascii"))
+    out.write(f'{as_json(_head(profile))[:-1]},"shared":{as_json(shared)},"profiles":['.encode("ascii"))
     separator = b""
     for one in chosen:
         for text in (_all_threads(profile, one, locations, comms), *_each_thread(profile, one, locations)):
@@ -111,8 +111,4 @@ def _profile(event: Event, name: str, samples: Iterable[str], weights: Numbers) 
         "startValue": 0,
         "endValue": int(weights.sum()),
     }
-    return f'{_json(head)[:-1]},"samples":[{",".join(samples)}],"weights":[{",".join(map(str, weights.tolist()))}]}}'
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return f'{as_json(head)[:-1]},"samples":[{",".join(samples)}],"weights":[{",".join(map(str, weights.tolist()))}]}}'
