@@ -20,11 +20,15 @@ MADE = {"flame.html", "stackhound.hound", "docs/flame.png"}
 
 
 def paths_in(document: str) -> list[str]:
-    """Every ``path/or/file.suffix`` in backticks; ``a/{b,c}.rs`` is two; patterns and absolute paths are none."""
+    """Every ``path/or/file.suffix`` in backticks; ``a/{b,c}.rs`` is two; placeholders and absolute paths are none."""
     text = (ROOT / document).read_text()
     found = []
     for quoted in re.findall(r"`([\w./{},-]+)`", text):
-        if quoted.startswith(("/", ".", "-")) or not re.search(r"/|\.(md|toml|py|rs|h|c|sh|txt|json)$", quoted):
+        if (
+            quoted.startswith(("/", ".", "-"))
+            or "NAME" in quoted
+            or not re.search(r"/|\.(md|toml|py|rs|h|c|sh|txt|json)$", quoted)
+        ):
             continue
         found += expand(quoted)
     return sorted(set(found) - MADE)
