@@ -74,9 +74,7 @@ class Request:
             raise UsageError("-a and -p exclude each other", "drop one of them")
         options = RecordOptions(log_level=log_level, **{name: given[name] for name in _OPTION_NAMES})
         target = choose_target(given["output"], given["format_name"])
-        if target.format.single_event and len(options.events) > 1 and given["event"] is None:
-            names = ", ".join(options.events)
-            raise UsageError(f"{target.format.name} shows one of the events {names}", "choose one with --event NAME")
+        _check_event(options, target, given["event"])
         return cls(
             options=options,
             command=given["command"],
@@ -86,6 +84,17 @@ class Request:
             event=given["event"],
             as_root=given["as_root"],
         )
+
+
+def _check_event(options: RecordOptions, target: Target, event: str | None) -> None:
+    """See that the output can be drawn: after the recording it would be too late."""
+    names = [one["name"] for one in options.native()["events"]]
+    if event is None and target.format.single_event and len(names) > 1:
+        raise UsageError(
+            f"{target.format.name} shows one of the events {', '.join(names)}", "choose one with --event NAME"
+        )
+    if event is not None and event not in names:
+        raise UsageError(f"no event {event!r} is recorded", f"choose one of {', '.join(names)}")
 
 
 _OPTION_NAMES: Final = (

@@ -17,7 +17,7 @@ from stackhound.recording.options import RecordOptions
 from stackhound.recording.recorder import Recorder
 
 if TYPE_CHECKING:
-    from stackhound.formats.stream import Style, StreamWriter
+    from stackhound.formats.stream import StreamWriter, Style
 
 DEFAULT_HZ: Final = 50
 #: How long a sample waits at most before it is printed: 20 looks a second cost 20 × ~0.2 ms = 0.4% of a CPU.

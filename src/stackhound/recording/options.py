@@ -164,7 +164,7 @@ def check_process(pid: int) -> None:
         raise NoSuchProcess(f"there is no process {pid}", "'ps -e' or 'pgrep NAME' shows what runs") from None
     except PermissionError:
         raise PermissionMissing(
-            f"process {pid} belongs to another user", "run with sudo, or give stackhound CAP_SYS_PTRACE"
+            f"no permission to look into process {pid}", "run with sudo, or give stackhound CAP_SYS_PTRACE"
         ) from None
 
 
