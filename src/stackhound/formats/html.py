@@ -7,7 +7,7 @@
        "fills": ["process", "native", …], "ink": "#15171c", "dark": {…},
        "light": {"fills": [["#b7bcc5", one a shade], …], "match": "#f25fa8", "narrow": "#a3aab4"},
        "strings": ["", "main", …],                        each text once; below they are row numbers
-       "faces": {"name": […], "fill": […], "shade": […], "object": […], "file": […], "line": […], "reason": […]},
+       "faces": {"name": […], "fill": […], "shade": […], "object": […], "source": […], "reason": […]},
        "nodes": {"count": 3, "depth": "AAEC", "face": "AgAB", "self": "AAAB"}}
     <script>…</script>                              assets/*.js
 
@@ -23,7 +23,7 @@ import hashlib
 import json
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -97,16 +97,8 @@ def _content(profile: Profile, picture: Picture) -> dict[str, Any]:
         "scales": SCALES.get(picture.event.unit, ((1, ""),)),
         "fills": [fill.label for fill in FILLS.values()],
         "ink": INK,
-        "light": {
-            "fills": [shades(fill.light) for fill in FILLS.values()],
-            "match": MATCH.light,
-            "narrow": NARROW.light,
-        },
-        "dark": {
-            "fills": [shades(fill.dark) for fill in FILLS.values()],
-            "match": MATCH.dark,
-            "narrow": NARROW.dark,
-        },
+        "light": _colours("light"),
+        "dark": _colours("dark"),
         "faces": _faces(picture.faces, strings),
         "strings": list(strings.ids),
         "nodes": {
@@ -115,6 +107,14 @@ def _content(profile: Profile, picture: Picture) -> dict[str, Any]:
             "face": _varints(picture.face),
             "self": _varints(picture.self_value),
         },
+    }
+
+
+def _colours(paper: Literal["light", "dark"]) -> dict[str, Any]:
+    return {
+        "fills": [shades(getattr(fill, paper)) for fill in FILLS.values()],
+        "match": getattr(MATCH, paper),
+        "narrow": getattr(NARROW, paper),
     }
 
 
@@ -134,8 +134,7 @@ def _faces(faces: Faces, strings: _Strings) -> dict[str, list[int]]:
         "fill": faces.fill,
         "shade": faces.shade,
         "object": strings.number(faces.object),
-        "file": strings.number(faces.file),
-        "line": faces.line,
+        "source": strings.number(faces.source),
         "reason": strings.number(faces.reason),
     }
 

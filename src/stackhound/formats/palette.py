@@ -20,14 +20,14 @@ class Colour(NamedTuple):
 
 #: Fills by the kind of a frame, and whether it was inlined where that has a colour of its own.
 FILLS: dict[str, Colour] = {
-    "process": Colour("process", "#b7bcc5", "#8d939d"),
-    "user": Colour("native", "#f2a44e", "#d58a30"),
-    "user inlined": Colour("native, inlined", "#fde3c4", "#a5835f"),
-    "kernel": Colour("kernel", "#87abee", "#86abe6"),
-    "kernel inlined": Colour("kernel, inlined", "#cadffb", "#6587b8"),
-    "jit": Colour("JIT", "#c78fb0", "#d48fb0"),
-    "python": Colour("Python", "#85d79f", "#5bd0a0"),
-    "bpf": Colour("BPF", "#9b7ddb", "#9b85ee"),
+    "process": Colour("process", "#b7bcc5", "#80888f"),
+    "user": Colour("native", "#f2a44e", "#dd8a2a"),
+    "user inlined": Colour("native, inlined", "#fde3c4", "#a67d4f"),
+    "kernel": Colour("kernel", "#87abee", "#92abf0"),
+    "kernel inlined": Colour("kernel, inlined", "#cadffb", "#5587be"),
+    "jit": Colour("JIT", "#c78fb0", "#d294aa"),
+    "python": Colour("Python", "#85d79f", "#50dba5"),
+    "bpf": Colour("BPF", "#9b7ddb", "#a67ef0"),
 }
 FILL_IDS = {key: index for index, key in enumerate(FILLS)}
 
@@ -35,7 +35,7 @@ INK = "#15171c"  # text on fills, and on white paper
 PAPER = "#ffffff"  # of what is printed
 QUIET = "#59636e"  # text of less weight on it
 MATCH = Colour("found by the search", "#f25fa8", "#ff6fb5")
-NARROW = Colour("too narrow to be drawn one by one", "#a3aab4", "#5b626e")
+NARROW = Colour("too narrow to be drawn one by one", "#c9ced6", "#3c424c")
 
 #: Shares of white mixed into a fill, so that neighbours of one meaning can be told apart.
 SHADES = (0.0, 0.08, 0.16)
@@ -49,7 +49,7 @@ def fill_id(kind: str, inlined: bool) -> int:
 
 def shade_id(name: str) -> int:
     """The entry of `SHADES` for a name: the same in every picture."""
-    return zlib.crc32(name.encode("utf-8", "replace")) % len(SHADES)
+    return zlib.crc32(name.encode()) % len(SHADES)
 
 
 def shades(fill: str) -> list[str]:

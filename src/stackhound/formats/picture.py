@@ -18,7 +18,7 @@ from stackhound.formats.palette import FILL_IDS, fill_id, shade_id
 from stackhound.profile.escape import printable
 
 if TYPE_CHECKING:
-    from stackhound.profile import CallTree, Event, Profile
+    from stackhound.profile import CallTree, Event, Frames, Profile
     from stackhound.profile.columns import Numbers
 
 #: A C++ name can be a megabyte long. Of a longer one the beginning is shown.
@@ -32,16 +32,15 @@ class Faces:
     Attributes:
         name: of the function, comm or object.
         fill, shade: ids into `palette.FILLS` and `palette.SHADES`.
-        object, file, reason: empty where there is none.
-        line: 0 where unknown.
+        object, reason: empty where there is none.
+        source: ``app.c:12``, or ``app.c:12–48`` where several of its lines were sampled; empty where unknown.
     """
 
     name: list[str]
     fill: list[int]
     shade: list[int]
     object: list[str]
-    file: list[str]
-    line: list[int]
+    source: list[str]
     reason: list[str]
 
 
@@ -131,10 +130,34 @@ def _faces(profile: Profile, tree: CallTree, ids: list[int]) -> Faces:
         fill=fills + [FILL_IDS["process"]] * len(others),
         shade=[shade_id(name) for name in names],
         object=[paths[index] for index in frames.object[shown].tolist()] + empty,
-        file=_texts([frames.file[index] for index in shown]) + empty,
-        line=frames.line[shown].tolist() + [0] * len(others),
+        source=_texts(_sources(profile, frames, shown)) + empty,
         reason=_texts([frames.reason[index] or "" for index in shown]) + empty,
     )
+
+
+def _sources(profile: Profile, frames: Frames, shown: list[int]) -> list[str]:
+    first, last = _sampled_lines(profile)
+    function = frames.function.tolist()
+    return [
+        _source(frames.file[index], first[function[index]], last[function[index]]) if frames.file[index] else ""
+        for index in shown
+    ]
+
+
+def _source(file: str, first: int, last: int) -> str:
+    if last == 0:
+        return file
+    return f"{file}:{first}" if first == last else f"{file}:{first}–{last}"
+
+
+def _sampled_lines(profile: Profile) -> tuple[list[int], list[int]]:
+    """The first and the last line of each function that was sampled; 0 where no line is known."""
+    function, line = profile.numbers("lines", "function"), profile.numbers("lines", "line")
+    last = np.zeros(profile.table("functions").num_rows, np.uint32)
+    np.maximum.at(last, function, line)
+    first = last.copy()
+    np.minimum.at(first, function[line > 0], line[line > 0])
+    return first.tolist(), last.tolist()
 
 
 def _texts(texts: list[str]) -> list[str]:

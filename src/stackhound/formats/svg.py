@@ -146,7 +146,7 @@ def _looks(faces: Faces) -> list[tuple[str, str, str]]:
     for number, name in enumerate(faces.name):
         label, by_shade = fills[faces.fill[number]]
         origin = f"{label} · {faces.object[number]}" if faces.object[number] else label
-        note = [faces.file[number], origin, faces.reason[number] and f"no name: {faces.reason[number]}"]
+        note = [faces.source[number], origin, faces.reason[number] and f"no name: {faces.reason[number]}"]
         escaped = "".join(f"{escape(line)}&#10;" for line in note if line)
         looks.append((escape(name), escaped, by_shade[faces.shade[number]]))
     return looks

@@ -10,8 +10,9 @@ const darkness = window.matchMedia("(prefers-color-scheme: dark)");
 
 // What is shown, as the address keeps it: the zoomed node, the search, which end is up, the theme ("": the system's).
 let state = { zoom: 0, search: "", flame: false, theme: "" };
-let matched = null; // by face, whether the search finds it; null without a search
+let found = null; // what the search finds: {matched: by face, within: by node whether its subtree has one}
 let selected = -1;
+let kept = location.hash.slice(1); // the part of the address that `state` is kept in
 let keepTimer = 0;
 
 function element(id) {
@@ -46,7 +47,16 @@ function keepInAddress() {
   if (state.search) query.set("search", state.search);
   if (state.flame) query.set("root", "bottom");
   if (state.theme) query.set("theme", state.theme);
-  if (query.toString() !== location.hash.slice(1)) location.hash = query.toString();
+  if (query.toString() === kept) return;
+  kept = query.toString();
+  location.hash = kept;
+}
+
+// Back, forward, or another address typed; not what `keepInAddress` wrote.
+function followAddress() {
+  if (location.hash.slice(1) === kept) return;
+  kept = location.hash.slice(1);
+  show(stateFromAddress());
 }
 
 function keepSoon() {
@@ -89,7 +99,7 @@ function paint() {
   painter.paint({
     zoom: state.zoom,
     flame: state.flame,
-    matched,
+    search: found,
     colours: { ...colours(), ink: profile.ink, text: color, paper: backgroundColor },
     width: view.clientWidth,
     height: element("paper").offsetHeight,
@@ -145,16 +155,14 @@ function showSearch() {
   if (field.value !== state.search) field.value = state.search;
   field.classList.toggle("literal", literal);
   field.title = literal ? "Not a regular expression: searched as plain text" : "";
-  matched = state.search ? faces.name.map((name) => expression.test(name)) : null;
-  element("share").textContent = matched ? `${matchedShare(0, "matched")}${state.zoom ? zoomedShare() : ""}` : "";
+  const matched = faces.name.map((name) => expression.test(name));
+  found = state.search ? { matched, within: tree.matchesWithin(matched) } : null;
+  element("share").textContent = found ? shareText(matched) : "";
 }
 
-function zoomedShare() {
-  return `, ${matchedShare(state.zoom, "of this view")}`;
-}
-
-function matchedShare(root, what) {
-  return `${percent(tree.matchedTotal(matched, root), tree.total[root])} ${what}`;
+function shareText(matched) {
+  const share = (root) => percent(tree.matchedTotal(matched, root), tree.total[root]);
+  return `${share(0)} matched${state.zoom ? `, ${share(state.zoom)} of this view` : ""}`;
 }
 
 function isDark() {
@@ -191,8 +199,7 @@ function showLegend() {
 
 function describe(node) {
   const face = tree.face[node];
-  const [file, object, reason] = ["file", "object", "reason"].map((column) => profile.strings[faces[column][face]]);
-  const source = faces.line[face] ? `${file}:${faces.line[face]}` : file;
+  const [source, object, reason] = ["source", "object", "reason"].map((column) => profile.strings[faces[column][face]]);
   const origin = [profile.fills[faces.fill[face]], object].filter(Boolean).join(" · ");
   return { name: faces.name[face], source, origin, miss: reason && `No name: ${reason}` };
 }
@@ -283,25 +290,32 @@ function inward(node) {
   return tree.end[node] > node + 1 ? node + 1 : node;
 }
 
-function onCanvasKey(event) {
+function onKey(event) {
+  const field = element("search");
+  const typing = document.activeElement === field;
+  if (event.key === "Escape") {
+    if (typing) leaveSearch();
+    else reset();
+  } else if (asksForSearch(event) && !typing) {
+    field.focus();
+    field.select();
+    event.preventDefault();
+  } else if ([document.body, element("canvas")].includes(document.activeElement)) {
+    onPictureKey(event);
+  }
+}
+
+// A second Ctrl-F, in the field, is the browser's own.
+function asksForSearch({ key, ctrlKey, metaKey }) {
+  return key === "/" || (key.toLowerCase() === "f" && (ctrlKey || metaKey));
+}
+
+function onPictureKey(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey) return; // Alt-Left is the browser's "back"
   if (event.key in MOVES) select(selected < 0 ? state.zoom : MOVES[event.key](selected));
   else if (event.key === "Enter" && selected >= 0) change({ zoom: selected });
   else return;
   event.preventDefault();
-}
-
-// A second Ctrl-F, in the field, is the browser's own.
-function onAnyKey(event) {
-  const typing = document.activeElement === element("search");
-  const find = event.key === "/" || (event.key.toLowerCase() === "f" && (event.ctrlKey || event.metaKey));
-  if (event.key === "Escape") {
-    if (typing) leaveSearch();
-    else reset();
-  } else if (find && !typing) {
-    element("search").focus();
-    element("search").select();
-    event.preventDefault();
-  }
 }
 
 function leaveSearch() {
@@ -333,7 +347,6 @@ function listen() {
   canvas.addEventListener("pointermove", onPointerMove);
   canvas.addEventListener("pointerleave", hideTooltip);
   canvas.addEventListener("click", onClick);
-  canvas.addEventListener("keydown", onCanvasKey);
   element("view").addEventListener("scroll", () => {
     hideTooltip();
     repaint();
@@ -342,8 +355,8 @@ function listen() {
   element("reset").addEventListener("click", reset);
   element("direction").addEventListener("click", () => change({ flame: !state.flame }));
   element("theme").addEventListener("click", () => change({ theme: isDark() ? "light" : "dark" }));
-  document.addEventListener("keydown", onAnyKey);
-  window.addEventListener("hashchange", () => show(stateFromAddress()));
+  document.addEventListener("keydown", onKey);
+  window.addEventListener("hashchange", followAddress);
   darkness.addEventListener("change", () => show(state));
   new ResizeObserver(onResize).observe(element("view"));
   watchDensity();

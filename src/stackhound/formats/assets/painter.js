@@ -4,8 +4,9 @@ const LABELLED = 26; // px; what is narrower has no label
 const PADDING = 5; // px, left and right of a label
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif';
 
-// Draws the part of a tree that can be seen. A scene is {zoom, matched, flame, colours, width, height, top, bottom}:
-// `top` and `bottom` are the edges of the window, in px on a paper of `height` px.
+// Draws the part of a tree that can be seen. A scene is {zoom, flame, search, colours, width, height, top, bottom}:
+// `search` is null or {matched: by face, within: by node}; `top` and `bottom` are the edges of the window, in px on a
+// paper of `height` px.
 class Painter {
   constructor(canvas, tree, faces) {
     this.canvas = canvas;
@@ -18,7 +19,7 @@ class Painter {
   paint(scene) {
     this.scene = scene;
     this.scale = scene.width / this.tree.total[scene.zoom];
-    this.runs = []; // by depth: [left, right] of neighbours too narrow to draw
+    this.runs = []; // by depth: [left, right, found] of neighbours that are too narrow
     this.#prepare();
     for (let node = 0; node < this.tree.count; ) node = this.#paintNode(node);
     for (const depth in this.runs) this.#paintRun(depth);
@@ -57,7 +58,7 @@ class Painter {
     const [left, right] = this.span(node);
     if (right < 0 || left > scene.width) return tree.end[node];
     if (right - left < NARROWEST) {
-      this.#extendRun(depth, left, right);
+      this.#extendRun(depth, left, right, scene.search?.within[node]);
       return tree.end[node];
     }
     const top = this.rowTop(depth) - scene.top;
@@ -70,12 +71,12 @@ class Painter {
   #paintFrame(node, left, right, top) {
     const { context, faces, scene } = this;
     const face = this.tree.face[node];
-    const hit = scene.matched?.[face];
+    const hit = scene.search?.matched[face];
     const width = right - left;
-    const dim = (scene.matched && !hit) || this.tree.depth[node] < this.tree.depth[scene.zoom];
+    const dim = (scene.search && !hit) || this.tree.depth[node] < this.tree.depth[scene.zoom];
     context.globalAlpha = dim ? 0.35 : 1;
     context.fillStyle = hit ? scene.colours.match : scene.colours.fills[faces.fill[face]][faces.shade[face]];
-    context.fillRect(left, top, width - (width > 8 ? 1 : width > 2 ? 0.5 : 0), ROW - 1);
+    this.#fill(left, right, top, width > 4 ? 1 : 0);
     if (width < LABELLED) return;
     context.globalAlpha = dim ? 0.7 : 1;
     context.fillStyle = dim ? scene.colours.text : scene.colours.ink;
@@ -92,22 +93,32 @@ class Painter {
     return length > 1 ? `${name.slice(0, length)}…` : "";
   }
 
-  #extendRun(depth, left, right) {
+  #extendRun(depth, left, right, found) {
     const run = this.runs[depth];
-    if (run && left - run[1] < 0.01) {
+    if (run && run[2] === found && left - run[1] < 0.01) {
       run[1] = right;
       return;
     }
     if (run) this.#paintRun(depth);
-    this.runs[depth] = [left, right];
+    this.runs[depth] = [left, right, found];
   }
 
-  // Neighbours that are too narrow one by one are one grey block, so that they do not look like self time.
+  // Neighbours that are too narrow one by one are one block, so that they do not look like self time, and so that
+  // what the search finds in them can be seen.
   #paintRun(depth) {
-    const [left, right] = this.runs[depth];
+    const [left, right, found] = this.runs[depth];
     if (right - left < NARROWEST) return;
-    this.context.globalAlpha = 0.5;
-    this.context.fillStyle = this.scene.colours.narrow;
-    this.context.fillRect(left, this.rowTop(depth) - this.scene.top, right - left, ROW - 1);
+    const { context, scene } = this;
+    context.globalAlpha = scene.search && !found ? 0.35 : 1;
+    context.fillStyle = found ? scene.colours.match : scene.colours.narrow;
+    this.#fill(left, right, this.rowTop(depth) - scene.top, 0);
+  }
+
+  // Edges lie on whole dots: sharp, and several times faster than blended ones.
+  #fill(left, right, top, gap) {
+    const ratio = window.devicePixelRatio;
+    const from = Math.round(left * ratio);
+    const to = Math.max(Math.round(right * ratio) - gap, from + 1);
+    this.context.fillRect(from / ratio, top, (to - from) / ratio, ROW - 1);
   }
 }

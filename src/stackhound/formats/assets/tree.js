@@ -47,7 +47,7 @@ class Tree {
     return start;
   }
 
-  // The deepest node at `position` of the whole that is not deeper than `depth`; -1 where there is none that deep.
+  // The node of that depth at `position` of the whole; -1 where there is none.
   at(position, depth) {
     let node = 0;
     while (this.depth[node] < depth) {
@@ -81,6 +81,16 @@ class Tree {
   ancestor(node, depth) {
     while (this.depth[node] > depth) node = this.parent[node];
     return node;
+  }
+
+  // By node, whether its subtree has a matched face.
+  matchesWithin(matched) {
+    const within = new Uint8Array(this.count);
+    for (let node = this.count - 1; node >= 0; node--) {
+      if (matched[this.face[node]]) within[node] = 1;
+      if (within[node]) within[this.parent[node]] = 1;
+    }
+    return within;
   }
 
   // The nearest node of the same depth before (step -1) or after (step 1) `node` within `root` that is worth at
