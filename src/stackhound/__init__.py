@@ -5,7 +5,7 @@ Example:
         work()
     profile = recording.profile                     # stackhound.load("x.hound") gives the same type
     profile.top(10)                                 # an Arrow table that also prints well
-    polars.from_arrow(profile.table("samples"))     # any Arrow reader: polars, DuckDB, pandas
+    polars.DataFrame(profile.table("samples"))      # any Arrow reader: polars, DuckDB, pandas
     profile.focus("json").export("flame.html")
 """
 
