@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.profiles import build_profile
+from fixtures.terminal import run_on_terminal
 from stackhound.cli.main import SUBCOMMANDS, main
 
 HERE = [sys.executable, "-m", "stackhound"]
@@ -188,35 +189,10 @@ def test_a_shell_completes_subcommands_and_options():
 
 
 def test_a_terminal_gets_colours_unless_no_color_is_set(profile):
-    assert b"\x1b[1m" in on_terminal("report", profile)
-    assert b"\x1b" not in on_terminal("report", profile, NO_COLOR="1")
-    assert b"\x1b" not in on_terminal("report", profile, TERM="dumb")
+    assert b"\x1b[1m" in run_on_terminal("report", profile)
+    assert b"\x1b" not in run_on_terminal("report", profile, NO_COLOR="1")
+    assert b"\x1b" not in run_on_terminal("report", profile, TERM="dumb")
 
 
 def test_a_pipe_gets_no_colours(profile):
     assert "\x1b" not in start("report", profile).stdout
-
-
-def on_terminal(*arguments, **variables):
-    """What the command writes to a terminal of 24 lines."""
-    import fcntl
-    import struct
-    import termios
-
-    parent, child = os.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    environment = {**os.environ, "TERM": "xterm", **variables}
-    with subprocess.Popen([*HERE, *map(str, arguments)], stdout=child, stderr=child, env=environment):
-        os.close(child)
-        shown = b""
-        while chunk := read_terminal(parent):
-            shown += chunk
-    os.close(parent)
-    return shown
-
-
-def read_terminal(parent):
-    try:
-        return os.read(parent, 65536)
-    except OSError:  # the other end is closed
-        return b""

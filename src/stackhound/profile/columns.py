@@ -13,7 +13,7 @@ Numbers = NDArray[Any]
 
 def to_numpy(column: ChunkedArray) -> Numbers:
     """The numbers of a column, read-only. A null reads as 0."""
-    array = column.combine_chunks()
+    array = column.combine_chunks() if column.num_chunks else Array([], column.type)
     numbers = np.asarray(array) if array.null_count == 0 else _without_nulls(array)
     numbers.flags.writeable = False
     return numbers

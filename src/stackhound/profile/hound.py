@@ -119,11 +119,10 @@ def _open_file(path: Path) -> BinaryIO:
         raise ProfileError(
             f"cannot read {printable(str(path))}: {(error.strerror or str(error)).lower()}", "check its name"
         ) from error
-    file = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
+        os.close(descriptor)
         raise NotAProfile(f"cannot load {printable(str(path))}: it is not a regular file", "name a .hound file")
-    return file
+    return os.fdopen(descriptor, "rb")
 
 
 def _read_members(archive: zipfile.ZipFile, file_bytes: int) -> dict[str, bytes]:
