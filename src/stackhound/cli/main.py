@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -127,7 +126,7 @@ def _fail(error: StackhoundError, verbosity: Verbosity) -> int:
     from stackhound.formats.escape import terminal
 
     if verbosity.level > 0:
-        traceback.print_exc()
+        _print_traceback(error)
     click.echo(terminal(f"stackhound: {error}"), err=True)
     return error.exit_code
 
@@ -145,10 +144,16 @@ def _leave_quietly() -> int:
 
 
 def _report_bug(
-    verbosity: Verbosity, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    verbosity: Verbosity, kind: type[BaseException], error: BaseException, _: TracebackType | None
 ) -> None:
     """What nobody caught is a mistake of ours."""
     if verbosity.level > 0:
-        traceback.print_exception(kind, error, trace)
+        _print_traceback(error)
     remedy = "this is a bug in stackhound; -v shows where"
     click.echo(f"stackhound: {kind.__name__}: {str(error)!a}: {remedy}", err=True)
+
+
+def _print_traceback(error: BaseException) -> None:
+    import traceback  # 10 ms that only a failure pays
+
+    traceback.print_exception(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -59,7 +59,8 @@ class LiveLine:
         self._looks += 1
         if self._shown and self._looks % LOOKS_A_LINE == 0:
             text = f"{status_line(self._recorder.status())} · Ctrl-C ends it"
-            click.echo(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1], err=True, nl=False, color=True)
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+            click.echo(CLEAR_LINE + text[: columns - 1], err=True, nl=False, color=True)
 
     def clear(self) -> None:
         """Take it away."""
