@@ -95,7 +95,7 @@ def test_it_writes_stackhound_hound_and_says_what_it_cost_and_what_to_do_next(ca
     assert shown.out == ""
     assert "vfs_read" in shown.err
     assert (
-        "1 samples · 0 lost · 4.1 µs each + 4.0 µs interrupt (calibrated) · collector 0.2% of a CPU, 41 MB\n"
+        "1 sample · 0 lost · 4.1 µs each + 4.0 µs interrupt (calibrated) · collector 0.2% of a CPU, 41 MB\n"
         in shown.err
     )
     assert shown.err.endswith("wrote stackhound.hound; next: stackhound report, or stackhound export -o flame.html\n")
@@ -449,7 +449,7 @@ def test_losses_are_told_by_cause_and_estimates_apart(session, capsys):
     losses = [("ring-full", 12, False, ""), ("ring-busy", 0, False, ""), ("throttled", 40, True, "")]
     session.profile = build_profile([ROW], losses=losses)
     assert main(["record", "-d", "10ms"]) == 0
-    assert "1 samples · 12 lost (ring-full 12) · estimated: throttled about 40 · " in capsys.readouterr().err
+    assert "1 sample · 12 lost (ring-full 12) · estimated: throttled about 40 · " in capsys.readouterr().err
 
 
 def test_a_hostile_name_reaches_no_terminal(session, capsys):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stackhound.formats.escape import terminal
+from stackhound.profile.escape import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def draw(tree: CallTree, least_percent: float) -> Iterator[str]:
     while waiting:
         node, before, below = waiting.pop()
         total, own = 100 * int(tree.total_value[node]) / whole, 100 * int(tree.self_value[node]) / whole
-        yield f"{total:6.1f}%  {own:6.1f}%  {before}{terminal(tree.name(node))}"
+        yield f"{total:6.1f}%  {own:6.1f}%  {before}{printable(tree.name(node))}"
         callees = [callee for callee in tree.children(node).tolist() if tree.total_value[callee] >= max(least, 1)]
         waiting += reversed(list(_branches(callees, below)))
 

@@ -11,7 +11,7 @@ import click
 
 from stackhound.cli.examples import ExampleCommand
 from stackhound.cli.verbosity import verbose_option
-from stackhound.formats.escape import terminal
+from stackhound.profile.escape import printable
 
 if TYPE_CHECKING:
     from stackhound.recording.doctor import Finding, State
@@ -51,4 +51,4 @@ def command(as_json: bool) -> None:
 def _format(finding: Finding, width: int) -> str:
     state = click.style(f"{finding.state:8}", fg=COLORS[finding.state])
     remedy = f" → {finding.remedy}" if finding.remedy else ""
-    return f"{state}  {finding.subject:{width}}  {terminal(finding.detail + remedy)}"
+    return f"{state}  {finding.subject:{width}}  {printable(finding.detail + remedy)}"

@@ -123,11 +123,11 @@ def _run(arguments: list[str], verbosity: Verbosity) -> int:
 
 
 def _fail(error: StackhoundError, verbosity: Verbosity) -> int:
-    from stackhound.formats.escape import terminal
+    from stackhound.profile.escape import printable
 
     if verbosity.level > 0:
         _print_traceback(error)
-    click.echo(terminal(f"stackhound: {error}"), err=True)
+    click.echo(printable(f"stackhound: {error}"), err=True)
     return error.exit_code
 
 
@@ -143,9 +143,7 @@ def _leave_quietly() -> int:
     return READER_GONE
 
 
-def _report_bug(
-    verbosity: Verbosity, kind: type[BaseException], error: BaseException, _: TracebackType | None
-) -> None:
+def _report_bug(verbosity: Verbosity, kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
     """What nobody caught is a mistake of ours."""
     if verbosity.level > 0:
         _print_traceback(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stackhound.formats.escape import terminal
+from stackhound.profile.escape import printable
 from stackhound.recording.summary import cost_and_loss, describe_event
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ def describe_outcome(profile: Profile, target: Target, event: str | None) -> Ite
     """The lines, safe for a terminal."""
     for one in profile.events:
         if event in (None, one.name):
-            yield terminal(describe_event(profile, one))
+            yield printable(describe_event(profile, one))
             top = profile.top(TOP_FUNCTIONS, one.name)
             yield from (str(top).splitlines() if len(top) else ["no sample: it did not run, or was filtered out"])
             yield ""
     yield cost_and_loss(profile)
-    yield from (f"note: {terminal(note)}" for note in profile.metadata.get("notes", []))
+    yield from (f"note: {printable(note)}" for note in profile.metadata.get("notes", []))
     if target.path is not None:
-        yield terminal(f"wrote {target.path}{_next_steps(target)}")
+        yield printable(f"wrote {target.path}{_next_steps(target)}")
 
 
 def _next_steps(target: Target) -> str:

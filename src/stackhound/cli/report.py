@@ -32,7 +32,7 @@ EXAMPLES: Final = (
 
 #: perf's names of the same keys
 ALIASES: Final = {"dso": "object", "sym": "symbol", "function": "symbol", "srcline": "line", "srcfile": "file"}
-CELL_WIDTH: Final = 80
+CELL_WIDTH: Final = 60  # of all but the last column
 ROOTS: Final = ("process", "thread")
 
 
@@ -143,7 +143,8 @@ def _table(profile: Profile, event: Event, keys: Sequence[str], rows: Sequence[R
     from stackhound.profile.units import format_value
 
     whole = max(1, int(profile.samples_of(event).value.sum()))
-    texts = [[printable(str(cell), CELL_WIDTH) for cell in row.keys] for row in rows]
+    limits = [CELL_WIDTH] * (len(keys) - 1) + [None]
+    texts = [[printable(str(cell), limit) for cell, limit in zip(row.keys, limits, strict=True)] for row in rows]
     widths = [max(map(len, column)) for column in zip(keys, *texts, strict=True)]
     yield click.style(f"{'self':>7}  {'total':>7}  {'self':>9}  {'total':>9}  {_align(keys, widths)}", bold=True)
     for row, cells in zip(rows, texts, strict=True):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def status_line(status: Status) -> str:
     """How a recording goes."""
-    parts = [f"{status.elapsed_ns / 1e9:.1f} s", f"{status.samples:,} samples", f"{status.lost:,} lost"]
+    parts = [f"{status.elapsed_ns / 1e9:.1f} s", _samples(status.samples), f"{status.lost:,} lost"]
     if status.bpf_runs:
         parts.append(f"{status.bpf_ns / status.bpf_runs / 1e3:.1f} µs each")
     if status.elapsed_ns:
@@ -31,14 +31,18 @@ def describe_event(profile: Profile, event: Event) -> str:
     rate = f"at {event.rate:,} Hz" if event.mode == "frequency" else f"every {event.rate:,}"
     trigger = f" by {event.trigger}" if event.trigger != event.name else ""
     amount = format_value(int(samples.value.sum()), event.unit)
-    return f"{event.name}{trigger} {rate}: {int(samples.count.sum()):,} samples, {amount}"
+    return f"{event.name}{trigger} {rate}: {_samples(int(samples.count.sum()))}, {amount}"
 
 
 def cost_and_loss(profile: Profile) -> str:
     """What it cost and lost, once it has ended."""
     samples = int(profile.numbers("samples", "count").sum())
-    parts = [f"{samples:,} samples", *_losses(profile.losses), *_costs(profile.metadata.get("cost", {}))]
+    parts = [_samples(samples), *_losses(profile.losses), *_costs(profile.metadata.get("cost", {}))]
     return " · ".join(parts)
+
+
+def _samples(count: int) -> str:
+    return f"{count:,} sample{'' if count == 1 else 's'}"
 
 
 def _losses(losses: list[Loss]) -> list[str]:
@@ -53,7 +57,7 @@ def _losses(losses: list[Loss]) -> list[str]:
 
 def _costs(cost: Cost) -> list[str]:
     parts = []
-    if "bpf_ns_per_run" in cost:
+    if cost.get("bpf_ns_per_run"):
         each = f"{cost['bpf_ns_per_run'] / 1e3:.1f} µs each"
         if cost.get("interrupt_ns_per_sample"):
             each += f" + {cost['interrupt_ns_per_sample'] / 1e3:.1f} µs interrupt (calibrated)"

@@ -1,0 +1,344 @@
+"""The command line with real BPF programs on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fixtures.terminal import run_on_terminal
+from stackhound.profile import load
+
+pytestmark = pytest.mark.ebpf
+
+HERE = [sys.executable, "-m", "stackhound"]
+SPIN = "while :; do :; done"
+#: A shell that works for a while and ends.
+WORK = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("SUDO_UID", "SUDO_GID", "SUDO_USER"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run(*arguments, status=0, **options):
+    done = subprocess.run(
+        [*HERE, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120, **options
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+@pytest.fixture
+def spinner():
+    """A process that is always on a CPU."""
+    with subprocess.Popen(["sh", "-c", SPIN]) as process:
+        yield process
+        process.kill()
+
+
+def sampled(profile, column="pid"):
+    """The pids (comms, …) of the processes with samples."""
+    threads = profile.numbers("samples", "thread")
+    processes = profile.numbers("threads", "process")[threads]
+    values = profile.table("processes")[column].to_pylist()
+    return {values[process] for process in processes.tolist()}
+
+
+def test_the_whole_machine_is_recorded_and_reported(spinner):
+    told = run("record", "-d", "1").stderr
+    assert re.search(r"\d+ samples? · \d+ lost.* · [\d.]+ µs each.* · collector [\d.]+% of a CPU, \d+ MB\n", told)
+    assert "wrote stackhound.hound; next:" in told
+    profile = load("stackhound.hound")
+    assert spinner.pid in sampled(profile)
+    assert "sh" in run("report", "--sort", "comm").stdout
+
+
+def test_only_the_processes_asked_for_are_recorded(spinner):
+    run("record", "-d", "1", "-p", spinner.pid)
+    assert sampled(load("stackhound.hound")) == {spinner.pid}
+
+
+def test_a_recording_of_processes_ends_with_the_last_of_them():
+    with subprocess.Popen(["sh", "-c", f"{WORK}; {WORK}; {WORK}"]) as worker:
+        run("record", "-p", worker.pid)
+    assert Path("stackhound.hound").exists()
+
+
+def test_a_command_is_recorded_from_its_first_instruction():
+    """Its first page faults are in the kernel's exec and in the dynamic loader's start, before any code of its own."""
+    run("record", "-e", "page-faults", "-c", "1", "--", "/bin/true")
+    profile = load("stackhound.hound")
+    assert sampled(profile, "comm") == {"true"}
+    assert any(name.startswith("_dl_") or name in {"_start", "dl_main"} for name in profile.frames.name)
+
+
+def test_children_of_a_command_are_recorded_unless_not_wanted():
+    line = ["sh", "-c", f"sh -c '{WORK}; {WORK}'; exit 4"]
+    run("record", "-F", "999", "--", *line, status=4)
+    followed = sampled(load("stackhound.hound"))
+    run("record", "-F", "999", "--no-inherit", "--", *line, status=4)
+    alone = sampled(load("stackhound.hound"))
+    assert len(followed) >= 2
+    assert len(alone) <= 1
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)])
+def test_the_status_of_the_command_is_passed_on(script, status):
+    run("record", "--", "sh", "-c", script, status=status)
+
+
+def test_a_command_that_is_not_there_is_127_and_leaves_no_file():
+    told = run("record", "--", "no-such-program", status=127).stderr
+    assert told == "stackhound: cannot run 'no-such-program': No such file or directory: check its spelling and PATH\n"
+    assert not list(Path.cwd().iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_recording_and_writes_it(number, spinner):
+    with subprocess.Popen([*HERE, "record"], stderr=subprocess.PIPE, text=True) as recording:
+        wait_until_sampling(recording.pid)
+        recording.send_signal(number)
+        told = recording.communicate(timeout=60)[1]
+    assert recording.returncode == 0
+    assert "wrote stackhound.hound" in told
+    assert spinner.pid in sampled(load("stackhound.hound"))
+
+
+def test_a_killed_recording_leaves_no_bpf_program_behind():
+    with subprocess.Popen([*HERE, "record"], stderr=subprocess.DEVNULL) as recording:
+        wait_until_sampling(recording.pid)
+        ids = bpf_programs(recording.pid)
+        assert ids
+        recording.kill()
+    deadline = time.monotonic() + 30  # the kernel frees them in the background
+    while (left := [one for one in ids if is_loaded(one)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+
+
+def wait_until_sampling(pid):
+    """Until the recording has its BPF programs loaded, and a moment for samples."""
+    while not bpf_programs(pid):
+        time.sleep(0.02)
+    time.sleep(0.5)
+
+
+def bpf_programs(pid):
+    """The ids of the BPF programs that a process holds open."""
+    text = "".join(read_or_nothing(info) for info in Path(f"/proc/{pid}/fdinfo").iterdir())
+    return sorted({int(found) for found in re.findall(r"^prog_id:\s*(\d+)", text, re.MULTILINE)})
+
+
+def read_or_nothing(info):
+    try:
+        return info.read_text()
+    except FileNotFoundError:  # closed meanwhile
+        return ""
+
+
+def is_loaded(program):
+    """Ask the kernel for a BPF program by its id (bpf(2), BPF_PROG_GET_FD_BY_ID)."""
+    import ctypes
+    import platform
+
+    number = {"x86_64": 321, "aarch64": 280}[platform.machine()]
+    attributes = (ctypes.c_uint32 * 32)(program)
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(number, 13, attributes, ctypes.sizeof(attributes))
+    if descriptor >= 0:
+        os.close(descriptor)
+    return descriptor >= 0
+
+
+def kinds(profile):
+    return {profile.frames.kind[frame] for frame in profile.frames.frames.tolist()}
+
+
+def test_only_the_kernel_or_only_user_space_is_recorded():
+    reading = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=300000"]
+    run("record", "-F", "999", "--user-only", "--", *reading)
+    assert "kernel" not in kinds(load("stackhound.hound"))
+    run("record", "-F", "999", "--kernel-only", "--", *reading)
+    assert kinds(load("stackhound.hound")) <= {"kernel", "bpf"}
+
+
+@pytest.mark.usefixtures("spinner")
+def test_only_threads_of_one_name_are_recorded():
+    shutil.copy("/bin/sh", "spinner-x")
+    with subprocess.Popen(["./spinner-x", "-c", SPIN]) as other:
+        run("record", "-d", "1", "--comm", "spinner-x")
+        other.kill()
+    assert sampled(load("stackhound.hound")) == {other.pid}
+
+
+@pytest.fixture
+def cgroup():
+    from stackhound.recording.cgroups import cgroup_mount
+
+    mount = cgroup_mount()
+    if mount is None:
+        pytest.skip("no cgroup v2 here")
+    path = mount / f"stackhound-test-{os.getpid()}"
+    path.mkdir()
+    yield path
+    path.rmdir()
+
+
+def test_only_one_cgroup_is_recorded(spinner, cgroup):
+    with subprocess.Popen(["sh", "-c", SPIN]) as inside:
+        (cgroup / "cgroup.procs").write_text(str(inside.pid))
+        run("record", "-d", "1", "--cgroup", cgroup.name)
+        inside.kill()
+    assert sampled(load("stackhound.hound")) == {inside.pid}
+    assert inside.pid != spinner.pid
+
+
+def test_the_collector_leaves_itself_out_unless_asked_for(spinner):
+    with subprocess.Popen([*HERE, "record", "-F", "4999", "-d", "1"], stderr=subprocess.DEVNULL) as recording:
+        pass
+    assert recording.pid not in sampled(load("stackhound.hound"))
+    with subprocess.Popen(
+        [*HERE, "record", "-F", "4999", "-d", "1", "--include-self"], stderr=subprocess.DEVNULL
+    ) as recording:
+        pass
+    assert recording.pid in sampled(load("stackhound.hound"))
+    assert spinner.poll() is None
+
+
+def test_several_events_are_recorded_at_once_and_each_can_be_shown():
+    told = run("record", "-e", "cpu,page-faults", "-F", "999", "--", "sh", "-c", f"{WORK}; ls / > /dev/null").stderr
+    assert "cpu by " in told
+    assert "page-faults at 999 Hz: " in told
+    assert [event.name for event in load("stackhound.hound").events] == ["cpu", "page-faults"]
+    assert "\nsh;" in run("export", "--event", "page-faults", "--format", "folded").stdout
+
+
+def test_a_tracepoint_is_recorded_each_time():
+    run("record", "-e", "sched:sched_process_exec", "--", "sh", "-c", "/bin/true; /bin/true; :")
+    profile = load("stackhound.hound")
+    assert profile.events[0].name == "sched:sched_process_exec"
+    assert profile.numbers("samples", "count").sum() >= 3  # sh and twice true
+
+
+def test_hardware_events_that_are_not_here_are_one_line():
+    missing = [event for event in json.loads(run("list", "hardware", "--json").stdout) if event["missing"]]
+    if not missing:
+        pytest.skip("this machine has all hardware counters")
+    told = run("record", "-e", missing[0]["name"], "-d", "1", status=1).stderr
+    assert told.count("\n") == 1
+    assert missing[0]["name"] in told
+
+
+def test_counted_in_the_kernel_the_sum_is_the_same_as_of_plain_samples(spinner):
+    run("record", "-F", "999", "-d", "1", "--aggregate", "-p", spinner.pid)
+    profile = load("stackhound.hound")
+    count = int(profile.numbers("samples", "count").sum())
+    assert profile.table("samples").num_rows < count
+    assert profile.metadata["counters"]["entries"] >= count
+
+
+def test_without_lines_there_are_names_but_no_lines(spinner):
+    run("record", "-d", "1", "--no-lines", "-p", spinner.pid)
+    profile = load("stackhound.hound")
+    assert profile.table("samples").num_rows > 0
+    assert not profile.numbers("lines", "line").any()
+
+
+def test_under_sudo_command_and_files_are_the_users(monkeypatch):
+    monkeypatch.setenv("SUDO_UID", "65534")
+    monkeypatch.setenv("SUDO_GID", "65534")
+    assert run("record", "--", "id", "-u").stdout == "65534\n"
+    assert Path("stackhound.hound").stat().st_uid == 65534
+
+
+def test_without_privileges_it_is_one_line_that_names_them():
+    script = """
+import os, sys
+from stackhound.cli import main, record
+main.main(["record", "-F", "0"])  # imports what only a failure needs: soon it may lie where we cannot read
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+os.chdir("/tmp")
+sys.exit(main.main(["record", "-d", "1", "-o", "/tmp/stackhound-unprivileged.hound"]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (_, line) = done.stderr.splitlines()
+    assert "CAP_BPF" in line
+    assert "sudo" in line
+    assert not Path("/tmp/stackhound-unprivileged.hound").exists()
+
+
+def test_on_a_terminal_a_line_says_how_it_goes(spinner):
+    shown = run_on_terminal("record", "-d", "2", "-p", spinner.pid).decode()
+    assert re.search(r"\r\x1b\[K[\d.]+ s · \d+ samples? · 0 lost · .* · Ctrl-C ends it", shown)
+
+
+def test_without_a_terminal_no_such_line_is_written(spinner):
+    assert "\r" not in run("record", "-d", "1", "-p", spinner.pid).stderr
+
+
+def stream(*arguments, lines):
+    """The first lines of a stream, whose reader then goes."""
+    with subprocess.Popen(
+        [*HERE, "stream", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as streaming:
+        shown = [streaming.stdout.readline() for _ in range(lines)]
+        streaming.stdout.close()
+        told = streaming.stderr.read()
+        assert streaming.wait() == 128 + signal.SIGPIPE
+    assert told == ""
+    return "".join(shown)
+
+
+def test_stream_prints_each_sample_as_it_happens(spinner):
+    shown = stream("-p", spinner.pid, lines=40)
+    header = rf"\[\d{{10}}\.\d{{9}}\] COMM: sh \(pid={spinner.pid}\) @ CPU \d+\n"
+    assert len(re.findall(header, shown)) >= 2
+    assert re.search(r"^Userspace:\n0x[0-9a-f]{14}: ", shown, re.MULTILINE)
+    seconds = [int(found) for found in re.findall(r"^\[(\d+)\.", shown, re.MULTILINE)]
+    assert all(abs(one - time.time()) < 120 for one in seconds)
+
+
+def test_stream_numbers_its_frames_in_the_style_index(spinner):
+    shown = stream("-p", spinner.pid, "--style", "index", lines=20)
+    assert re.search(rf"^COMM: sh \(pid={spinner.pid}\) @ CPU \d+\n", shown, re.MULTILINE)
+    assert re.search(r"^  0 \[<[0-9a-f]{16}>\] ", shown, re.MULTILINE)
+
+
+def test_stream_folds_a_line_a_sample(spinner):
+    shown = stream("-E", "-F", "99", "-p", spinner.pid, lines=5)
+    assert all(re.fullmatch(r"sh;.+ 1", line) for line in shown.splitlines())
+
+
+def test_stream_ends_with_its_processes_and_on_ctrl_c(spinner):
+    with subprocess.Popen(["sh", "-c", f"{WORK}; {WORK}; {WORK}"]) as worker:
+        run("stream", "-p", worker.pid)
+    with subprocess.Popen([*HERE, "stream", "-p", str(spinner.pid)], stdout=subprocess.PIPE) as streaming:
+        streaming.stdout.readline()
+        streaming.send_signal(signal.SIGINT)
+        streaming.communicate(timeout=60)
+    assert streaming.returncode == 0
+
+
+def test_the_doctor_finds_that_root_can_record_here():
+    findings = {one["subject"]: one for one in json.loads(run("doctor", "--json").stdout)}
+    assert findings["sampling programs"]["state"] == "ok"
+    assert findings["CAP_BPF"]["state"] == "ok"
+
+
+def test_list_names_software_events_and_tracepoints_of_this_kernel():
+    events = {one["name"]: one for one in json.loads(run("list", "--json").stdout)}
+    assert events["page-faults"]["missing"] == ""
+    assert events["sched:sched_switch"]["missing"] == ""
