@@ -148,17 +148,25 @@ def test_the_lines_above_say_what_was_recorded_and_what_the_colours_mean():
     above = texts(shares())[:4]
     assert above[0] == "cpu on web-1"
     assert above[1] == (
-        "Duration 10.0 sSamples 4Total 10.0 sEvent cpu in nanoseconds, by cpu-clock at 99 HzLost 0"
+        "Duration 10.0 sSamples 4Total 10.0 sEvent cpu (nanoseconds), by cpu-clock at 99 HzLost 0"
         "System Linux 6.18.5, x86_64, 2 CPUs"
     )
     assert above[2] == "■ native 80.0%■ kernel 20.0%"
 
 
+def test_counted_events_are_shown_in_counts():
+    root = ET.fromstring(write(two_events(), "page-faults"))
+    shown = ["".join(one.itertext()) for one in root.iter()]
+    assert any("Total 3Event page-faults (count), one sample each" in text for text in shown)
+    assert any("total 3 (100.0%)\nself 3 (100.0%)" in text for text in shown)
+
+
 def test_the_lines_above_stay_within_the_width(open_picture):
-    losses = [(f"cause-{number}", number + 1, False, "") for number in range(6)]
+    losses = [(f"cause-{number}", number + 1, False, "") for number in range(60)]
     cost = {"bpf_ns_per_run": 4_100.0, "interrupt_ns_per_sample": 4_000.0, "collector_cpu_ns": 20_000_000,
             "elapsed_ns": 10_000_000_000, "resident_bytes": 41_000_000}  # fmt: skip
-    metadata = METADATA | {"cost": cost, "created_unix_ns": 1_763_718_193_000_000_000}
+    host = {"name": "host" * 60, "kernel": "6.18.5"}
+    metadata = METADATA | {"host": host, "cost": cost, "created_unix_ns": 1_763_718_193_000_000_000}
     page = open_picture(build_profile([stack("main")], metadata=metadata, losses=losses))
     ends = page.evaluate(
         "[...document.querySelectorAll('svg > text')].map((one) => { const b = one.getBBox(); return b.x + b.width; })"

@@ -28,7 +28,7 @@ def facts(profile: Profile, event: Event) -> list[tuple[str, str]]:
         ("Duration", format_value(profile.duration_ns, "nanoseconds")),
         ("Samples", f"{count:,}"),
         ("Total", format_value(int(samples.value.sum()), event.unit)),
-        ("Event", f"{event.name} in {event.unit}, {_trigger(event)}"),
+        ("Event", f"{event.name} ({event.unit}), {_trigger(event)}"),
         ("Lost", _lost(profile.losses)),
         ("Cost", _cost(metadata)),
         ("System", _system(metadata)),
@@ -48,7 +48,7 @@ def percent(part: float, whole: float) -> str:
 def _trigger(event: Event) -> str:
     if event.mode == "frequency":
         return f"by {event.trigger} at {event.rate:,} Hz"
-    return f"one sample every {event.rate:,}"
+    return "one sample each" if event.rate == 1 else f"one sample every {event.rate:,}"
 
 
 def _lost(losses: list[Loss]) -> str:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -40,6 +40,7 @@ NAME = "html"
 SUFFIXES = (".html",)
 BINARY = False
 
+ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("tree.js", "amounts.js", "painter.js", "page.js")
 
 #: What units are called in by size, the largest first.
@@ -69,7 +70,7 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
 
 
 def _asset(name: str) -> str:
-    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
+    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def _policy(script: str, style: str) -> str:

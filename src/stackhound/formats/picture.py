@@ -1,9 +1,12 @@
 """A call tree as the flame graphs draw it: laid out, named, coloured.
 
-├─────────────────────── all ───────────────────────┤   depth 0
-├────────── nginx ───────────┼─────── python ───────┤   depth 1: one a comm
-├──── main ────┼── start ──┤ ├── main ──┤               children by falling total; what they leave free is self
-               ^ start                                  start and total are in the event's unit
+    ├─────────────────────── all ───────────────────────┤   depth 0
+    ├────────── nginx ───────────┼─────── python ───────┤   depth 1: one a comm
+    ├──── main ────┼── start ──┤ ├── main ──┤
+                   ^ start
+
+Children lie side by side from their parent's start on, by falling total; what they leave free is the parent's self
+value. Starts and totals are in the event's unit.
 """
 
 from __future__ import annotations

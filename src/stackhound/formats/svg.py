@@ -11,7 +11,7 @@
       <text>1,234 frames narrower than 0.3 px are left out …</text>
     </svg>
 
-Names and everything else from a profiled process is escaped: `picture` makes it printable, `escape` makes it XML.
+What comes from a profiled process was made printable by `picture` and `facts`; here it is escaped for XML.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from stackhound.formats.facts import facts, percent, title
 from stackhound.formats.palette import FILLS, INK, PAPER, QUIET, shades
 from stackhound.formats.picture import Faces, Picture, lay_out
+from stackhound.profile.escape import printable
 from stackhound.profile.units import format_value
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ NAMED = 2  # a narrower frame has no label
 LABELLED = 22  # a narrower frame has an invisible label, for the search
 LINE = 18  # of text above and below the frames
 CHARACTER = 6.4  # width of an average character in those lines
+LONGEST_LINE = int((WIDTH - 2 * MARGIN) / CHARACTER)  # characters
+GAP = 4  # characters, between two facts and in one
+LONGEST_HEADING = LONGEST_LINE // 2  # its letters are larger
 TALLEST_ROW = 17
 SHORTEST_ROW = 7
 TALL = 4800  # where the rows would be taller together they are made shorter, down to SHORTEST_ROW
@@ -60,7 +64,7 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
         UsageError: no such event, or several and None was given.
     """
     picture = lay_out(profile, event)
-    heading = title(profile, picture.event)
+    heading = printable(title(profile, picture.event), LONGEST_HEADING)
     above = [*_wrapped(facts(profile, picture.event)), _legend(picture)]
     grid = _Grid.of(picture, top=2 * MARGIN + LINE * (len(above) + 1))
     out.writelines(f"{line}\n".encode() for line in _document(picture, grid, heading, above))
@@ -165,20 +169,21 @@ def _legend(picture: Picture) -> str:
         for fill, own in zip(FILLS.values(), sums, strict=True)
         if own
     ]
-    return "<tspan " + '<tspan dx="18" '.join(entries)
+    return "<tspan " + f'<tspan dx="{LINE}" '.join(entries)
 
 
 def _wrapped(known: list[tuple[str, str]]) -> list[str]:
-    """The facts as lines of text that fit the width."""
-    lines: list[list[str]] = [[]]
-    used = 0.0
-    for label, text in known:
-        length = (len(label) + len(text) + 4) * CHARACTER
-        if lines[-1] and used + length > WIDTH - 2 * MARGIN:
+    """The facts as lines of text that fit the width; one that is longer than a line is cut."""
+    lines: list[list[str]] = []
+    room = 0
+    for label, fact in known:
+        text = printable(fact, LONGEST_LINE - len(label))
+        length = len(label) + len(text) + GAP
+        if length > room:
             lines.append([])
-            used = 0
-        used += length
-        gap = ' dx="18"' if lines[-1] else ""
+            room = LONGEST_LINE + GAP
+        room -= length
+        gap = f' dx="{LINE}"' if lines[-1] else ""
         lines[-1].append(f'<tspan{gap} fill="{QUIET}">{escape(label)}</tspan> {escape(text)}')
     return ["".join(line) for line in lines]
 
