@@ -60,7 +60,7 @@ def sampled(profile, column="pid"):
 def test_the_whole_machine_is_recorded_and_reported(spinner):
     told = run("record", "-d", "1").stderr
     assert re.search(r"\d+ samples? · \d+ lost.* · [\d.]+ µs each.* · collector [\d.]+% of a CPU, \d+ MB\n", told)
-    assert "wrote stackhound.hound; next:" in told
+    assert "wrote stackhound.hound (" in told
     profile = load("stackhound.hound")
     assert spinner.pid in sampled(profile)
     assert "sh" in run("report", "--sort", "comm").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -98,7 +99,10 @@ def test_it_writes_stackhound_hound_and_says_what_it_cost_and_what_to_do_next(ca
         "1 sample · 0 lost · 4.1 µs each + 4.0 µs interrupt (calibrated) · collector 0.2% of a CPU, 41 MB\n"
         in shown.err
     )
-    assert shown.err.endswith("wrote stackhound.hound; next: stackhound report, or stackhound export -o flame.html\n")
+    last = shown.err.splitlines()[-1]
+    assert re.fullmatch(
+        r"wrote stackhound\.hound \([\d.]+ KiB\); next: stackhound report, or stackhound export -o flame\.html", last
+    )
     assert load("stackhound.hound").table("samples").num_rows == 1
 
 
@@ -427,6 +431,17 @@ def test_under_sudo_files_belong_to_the_invoking_user(name, monkeypatch):
     monkeypatch.setenv("SUDO_GID", "65534")
     assert main(["record", "-d", "10ms", "-o", name]) == 0
     assert (Path(name).stat().st_uid, Path(name).stat().st_gid) == (65534, 65534)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+def test_under_sudo_a_directory_of_tables_belongs_to_the_invoking_user(monkeypatch):
+    monkeypatch.setenv("SUDO_UID", "65534")
+    monkeypatch.setenv("SUDO_GID", "65534")
+    Path("tables").mkdir()
+    Path("tables/link").symlink_to("/etc/hostname")
+    assert main(["record", "-d", "10ms", "--format", "parquet", "-o", "tables"]) == 0
+    assert {path.lstat().st_uid for path in (Path("tables"), *Path("tables").iterdir())} == {65534}
+    assert Path("/etc/hostname").stat().st_uid == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackhound.profile.escape import printable
+from stackhound.profile.units import format_value
 from stackhound.recording.summary import cost_and_loss, describe_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from stackhound.cli.output import Target
     from stackhound.profile import Profile
@@ -27,7 +29,11 @@ def describe_outcome(profile: Profile, target: Target, event: str | None) -> Ite
     yield cost_and_loss(profile)
     yield from (f"note: {printable(note)}" for note in profile.metadata.get("notes", []))
     if target.path is not None:
-        yield printable(f"wrote {target.path}{_next_steps(target)}")
+        yield printable(f"wrote {target.path}{_size(target.path)}{_next_steps(target)}")
+
+
+def _size(path: Path) -> str:
+    return f" ({format_value(path.stat().st_size, 'bytes')})" if path.is_file() else ""
 
 
 def _next_steps(target: Target) -> str:

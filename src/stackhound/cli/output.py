@@ -58,6 +58,8 @@ class Target:
             sys.stdout.buffer.flush()
         elif self.format.directory:
             self.format.write_directory(profile, self.path)
+            if owner:
+                owner.own_directory(self.path)
         else:
             self._write_file(self.path, profile, event, keep_old, owner)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: What sudo tells of itself; COMMAND does not run under sudo any more.
 SUDO_VARIABLES: Final = ("SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER", "SUDO_HOME")
@@ -20,9 +23,10 @@ class Invoker:
     name: str
     home: str
 
-    def own(self, fd: int) -> None:
-        """Give an open file to this user. An fd, not a path: a path could be exchanged for a link meanwhile."""
-        os.fchown(fd, self.uid, self.gid)
+    def own_directory(self, directory: Path) -> None:
+        """Give a directory and the files in it to this user. A link is given away itself, never what it points to."""
+        for path in (directory, *directory.iterdir()):
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def become(self) -> None:
         """Turn this process into theirs, for good."""
