@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 
 from fixtures.profiles import build_profile
-from fixtures.strategies import build, expected_paths, samples
+from fixtures.strategies import build, expected_paths, repeatable, samples
 from stackhound.profile.units import format_value
 
 ROWS = [
@@ -98,7 +98,7 @@ def test_values_are_shown_in_a_fitting_unit():
     assert {key: format_value(*key) for key in shown} == shown
 
 
-@settings(derandomize=True, deadline=None)
+@repeatable
 @given(samples())
 def test_self_adds_up_to_everything_and_total_counts_samples_not_frames(rows):
     own: Counter[str] = Counter()

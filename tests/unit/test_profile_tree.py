@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.profiles import CPU, FAULTS, build_profile
-from fixtures.strategies import EVENTS, build, expected_paths, paths_of, profiles, samples
+from fixtures.strategies import EVENTS, build, expected_paths, paths_of, profiles, repeatable, samples
 
 ROWS = [
     ("app", 7, 7, 0, 1_000, ["main", "work", "i:add", "k:read"], 10, 1),
     ("app", 7, 8, 0, 2_000, ["main", "work"], 20, 1),
     ("db", 9, 9, 0, 3_000, ["main", "idle"], 5, 1),
 ]
-repeatable = settings(derandomize=True, deadline=None)
 
 
 def named(tree):

@@ -40,11 +40,13 @@ def take_rows(table: Table, rows: Numbers) -> Table:
 
 def with_columns(table: Table, **columns: Numbers | list[Any]) -> Table:
     """The table with these columns replaced, their types kept."""
+    if table.num_rows == 0:
+        return table  # nothing to replace, and perhaps no chunk to combine
+    arrays = {name: table[name].combine_chunks() for name in table.column_names}
     for name, values in columns.items():
-        field = table.schema.field(name)
-        array = to_arrow(values).cast(field.type) if isinstance(values, np.ndarray) else Array(values, field.type)
-        table = table.set_column(table.column_names.index(name), field, array)
-    return table
+        kind = arrays[name].type
+        arrays[name] = to_arrow(values).cast(kind) if isinstance(values, np.ndarray) else Array(values, kind)
+    return Table.from_pydict(dict(arrays), schema=table.schema)
 
 
 def is_text(kind: DataType) -> bool:

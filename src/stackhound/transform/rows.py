@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arro3.core import Array, DataType, Field, Schema, Table
+from arro3.core import Array, ChunkedArray, DataType, Field, Schema, Table
 
 from stackhound.errors import UsageError
 
@@ -18,21 +18,28 @@ def concatenate_rows(tables: Sequence[Table]) -> Table:
     Raises:
         UsageError: a column has different types.
     """
-    types: dict[str, DataType] = {}
-    for table in tables:
+    filled = [table for table in tables if table.num_rows]
+    if not filled:
+        return tables[0]
+    donors: dict[str, ChunkedArray] = {}
+    for table in filled:
         for name in table.column_names:
-            kind = types.setdefault(name, table.schema.field(name).type)
-            if kind != table.schema.field(name).type:
+            if donors.setdefault(name, table[name]).type != table[name].type:
                 raise UsageError(f"the column {name!r} has different types in these profiles", "drop it first")
-    schema = Schema([Field(name, kind, nullable=True) for name, kind in types.items()])
+    schema = Schema([Field(name, column.type, nullable=True) for name, column in donors.items()])
     parts = [
         Table.from_arrays(
             [
-                table[name] if name in table.column_names else Array([None] * table.num_rows, kind)
-                for name, kind in types.items()
+                table[name] if name in table.column_names else _nulls(column, table.num_rows)
+                for name, column in donors.items()
             ],
             schema=schema,
         )
-        for table in tables
+        for table in filled
     ]
     return Table.from_batches([batch for part in parts for batch in part.to_batches()], schema=schema)
+
+
+def _nulls(column: ChunkedArray, count: int) -> Array:
+    """Nulls of the column's type, whatever that is."""
+    return column.combine_chunks().take(Array([None] * count, DataType.uint32()))
