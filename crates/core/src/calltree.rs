@@ -1,6 +1,5 @@
 //! Samples merged into one tree of frames.
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::Error;
@@ -66,15 +65,38 @@ pub struct CallTree {
 
 /// Merge samples into one tree. What weighs nothing leaves no trace in it.
 ///
-/// Takes one hash per sample when there are root labels, and one per distinct (root, stack prefix) in any case.
+/// Takes an addition for each sample, and a hash for each frame of the distinct (root, stack prefix) pairs.
 pub fn call_tree(weights: &Weights, stacks: StackTree, frames: FrameTable) -> Result<CallTree, Error> {
     check(weights, stacks, frames)?;
     let mut builder = Builder::new(stacks, frames);
+    let samples = weights.stack.iter().copied().zip(weights.value.iter().copied());
     match weights.root {
-        None => builder.add_unlabelled(weights)?,
-        Some(root) => builder.add_labelled(root, weights)?,
+        None => builder.add(0, samples)?,
+        Some(root) => {
+            for (label, samples) in by_label(root, samples)
+                .iter()
+                .filter(|(_, samples)| !samples.is_empty())
+            {
+                let base = builder.child(0, *label)?;
+                builder.add(base, samples.iter().copied())?;
+            }
+        }
     }
     Ok(builder.finish())
+}
+
+/// The samples that weigh something under each label, labels in the order of their first sample.
+fn by_label(root: &[u32], samples: impl Iterator<Item = (u32, u64)>) -> Vec<(u32, Vec<(u32, u64)>)> {
+    let mut groups: Vec<(u32, Vec<(u32, u64)>)> = Vec::new();
+    let mut group_of: HashMap<u32, usize> = HashMap::new();
+    for (&label, (stack, value)) in root.iter().zip(samples).filter(|(_, (_, value))| *value > 0) {
+        let group = *group_of.entry(label).or_insert(groups.len());
+        if group == groups.len() {
+            groups.push((label, Vec::new()));
+        }
+        groups[group].1.push((stack, value));
+    }
+    groups
 }
 
 fn check(weights: &Weights, stacks: StackTree, frames: FrameTable) -> Result<(), Error> {
@@ -109,7 +131,11 @@ struct Builder<'a> {
     stacks: StackTree<'a>,
     frames: FrameTable<'a>,
     tree: CallTree,
-    children: HashMap<u64, u32, FixedState>,
+    /// The node of each (parent, frame) under the present label: the other labels' would only fill the cache.
+    children: HashMap<u64, u32>,
+    nodes: NodeOfStack,
+    /// The weight of each stack under the present label, zero between labels.
+    sums: Vec<u64>,
     /// Stacks on the way up that have no node yet, leaf first.
     pending: Vec<u32>,
 }
@@ -118,59 +144,47 @@ impl<'a> Builder<'a> {
     fn new(stacks: StackTree<'a>, frames: FrameTable<'a>) -> Self {
         let mut tree = CallTree::default();
         tree.push(0, ROOT_FRAME, 0);
+        let (nodes, sums) = (NodeOfStack::new(stacks.len()), vec![0; stacks.len()]);
         Self {
             stacks,
             frames,
             tree,
-            children: HashMap::default(),
+            children: HashMap::new(),
+            nodes,
+            sums,
             pending: Vec::new(),
         }
     }
 
-    fn add_unlabelled(&mut self, weights: &Weights) -> Result<(), Error> {
-        let mut sums = vec![0u64; self.stacks.len()];
-        for (&stack, &value) in weights.stack.iter().zip(weights.value) {
-            sums[stack as usize] = sums[stack as usize].saturating_add(value);
-        }
-        let mut nodes = NodeOfStack::new(self.stacks.len());
-        self.add_sums(0, &mut nodes, (0u32..).zip(sums).filter(|&(_, sum)| sum > 0))
-    }
-
-    /// Label by label, so that one table from stacks to nodes serves them all.
-    fn add_labelled(&mut self, root: &[u32], weights: &Weights) -> Result<(), Error> {
-        let mut sums: HashMap<u64, u64, FixedState> = HashMap::default();
-        for ((&root, &stack), &value) in root.iter().zip(weights.stack).zip(weights.value) {
-            let sum = sums.entry(pair(root, stack)).or_default();
-            *sum = sum.saturating_add(value);
-        }
-        let mut sums: Vec<(u64, u64)> = sums.into_iter().filter(|&(_, sum)| sum > 0).collect();
-        sums.sort_unstable();
-        let mut nodes = NodeOfStack::new(self.stacks.len());
-        for group in sums.chunk_by(|one, other| one.0 >> 32 == other.0 >> 32) {
-            let label = self.child(0, (group[0].0 >> 32) as u32)?;
-            nodes.clear();
-            self.add_sums(label, &mut nodes, group.iter().map(|&(key, sum)| (key as u32, sum)))?;
-        }
-        Ok(())
-    }
-
-    fn add_sums(
-        &mut self,
-        base: u32,
-        nodes: &mut NodeOfStack,
-        sums: impl Iterator<Item = (u32, u64)>,
-    ) -> Result<(), Error> {
-        nodes.set(0, base);
-        for (stack, sum) in sums {
-            let node = self.node(stack, nodes)? as usize;
+    /// Add the samples of one label, whose node is `base`.
+    fn add(&mut self, base: u32, samples: impl Iterator<Item = (u32, u64)>) -> Result<(), Error> {
+        let touched = self.sum(samples);
+        self.children = HashMap::new();
+        self.nodes.clear();
+        self.nodes.set(0, base);
+        for stack in touched {
+            let sum = std::mem::take(&mut self.sums[stack as usize]);
+            let node = self.node(stack)? as usize;
             self.tree.self_value[node] = self.tree.self_value[node].saturating_add(sum);
         }
         Ok(())
     }
 
-    fn node(&mut self, mut stack: u32, nodes: &mut NodeOfStack) -> Result<u32, Error> {
+    fn sum(&mut self, samples: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
+        let mut touched = Vec::new();
+        for (stack, value) in samples.filter(|(_, value)| *value > 0) {
+            let sum = &mut self.sums[stack as usize];
+            if *sum == 0 {
+                touched.push(stack);
+            }
+            *sum = sum.saturating_add(value);
+        }
+        touched
+    }
+
+    fn node(&mut self, mut stack: u32) -> Result<u32, Error> {
         let mut node = loop {
-            match nodes.get(stack) {
+            match self.nodes.get(stack) {
                 Some(node) => break node,
                 None => self.pending.push(stack),
             }
@@ -180,7 +194,7 @@ impl<'a> Builder<'a> {
             for &frame in self.frames.at(self.stacks.location(stack)) {
                 node = self.child(node, frame)?;
             }
-            nodes.set(stack, node);
+            self.nodes.set(stack, node);
         }
         Ok(node)
     }
@@ -285,6 +299,24 @@ mod tests {
         assert_eq!(tree.total_value, [1111, 1111, 101, 10]);
     }
 
+    /// A sample that weighs nothing makes no node, with labels or without.
+    #[test]
+    fn samples_without_weight_leave_no_trace() {
+        for root in [None, Some(&[7][..])] {
+            let tree = merge(
+                &Weights {
+                    root,
+                    stack: &[3],
+                    value: &[0],
+                },
+                &[0, 1, 2, 3],
+                &[5, 6, 7],
+            )
+            .unwrap();
+            assert_eq!(tree.frame, [ROOT_FRAME]);
+        }
+    }
+
     /// Inlined functions are levels of their own, a location without frames is none, and equal frames merge.
     #[test]
     fn locations_expand_into_their_frames() {
@@ -308,9 +340,9 @@ mod tests {
             value: &[1, 2, 4],
         };
         let tree = merge(&weights, &[0, 1, 2, 3], &[5, 6, 7]).unwrap();
-        assert_eq!(tree.frame, [ROOT_FRAME, 3, 5, 4, 5]);
-        assert_eq!(tree.self_value, [0, 0, 2, 4, 1]);
-        assert_eq!(tree.total_value, [7, 2, 2, 5, 1]);
+        assert_eq!(tree.frame, [ROOT_FRAME, 4, 5, 3, 5]);
+        assert_eq!(tree.self_value, [0, 4, 1, 0, 2]);
+        assert_eq!(tree.total_value, [7, 5, 1, 2, 2]);
     }
 
     /// Ids beyond their tables and columns that disagree are errors, not panics.

@@ -3,11 +3,22 @@
 //! No kernel, no Python, no global state. Everything that is read here comes from a profiled process or from a
 //! file of unknown origin, so each input is bounded and checked, and what is wrong with it is an [`Error`].
 
+pub mod address;
 pub mod calltree;
+pub mod elf;
 mod error;
+pub mod guard;
+mod intern;
+pub mod maps;
 pub mod parquet;
 pub mod paths;
+pub mod perfmap;
+pub mod profile;
 #[cfg(test)]
 mod random;
+pub mod rows;
+mod samples;
+pub mod symbolize;
+mod tables;
 
 pub use error::Error;

@@ -1,7 +1,5 @@
 //! Tables as Parquet bytes and back.
 
-use std::cell::Cell;
-use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use ::parquet::arrow::ArrowWriter;
@@ -17,6 +15,7 @@ use arrow_select::concat::concat_batches;
 use bytes::Bytes;
 
 use crate::Error;
+use crate::guard::guarded;
 
 /// Decoded bytes that any file may have, however small: the samples of an hour of one busy CPU.
 const FREE_DECODED_BYTES: usize = 256 << 20;
@@ -31,23 +30,11 @@ const MAX_FIXED_WIDTH: usize = 16;
 /// zstd's own default.
 const ZSTD_LEVEL: i32 = 3;
 
-thread_local! {
-    static DECODING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread decodes a file right now, so that a panic is the file's fault and becomes an [`Error`].
-/// A panic hook asks, to keep quiet.
-pub fn is_decoding() -> bool {
-    DECODING.get()
-}
-
 /// Read a table. Fails on anything that is not Parquet, or would take unreasonable memory.
 pub fn read_parquet(data: Bytes) -> Result<(SchemaRef, Vec<RecordBatch>), Error> {
-    DECODING.set(true);
-    let decoded = catch_unwind(|| decode(data));
-    DECODING.set(false);
     // The parquet crate asserts in several places what only an intact file guarantees.
-    let (schema, batches) = decoded.unwrap_or_else(|_| Err(Error::damaged("a table is corrupted")))?;
+    let decoded = guarded(|| decode(data)).unwrap_or_else(|| Err(Error::damaged("a table is corrupted")));
+    let (schema, batches) = decoded?;
     restore_last_ns(schema, batches)
 }
 

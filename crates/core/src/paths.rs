@@ -1,7 +1,7 @@
 //! Stacks as a prefix tree: row 0 is the empty stack, parents come before their children.
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use crate::Error;
 
@@ -105,7 +105,7 @@ pub struct PathTree {
     parent: Vec<u32>,
     location: Vec<u32>,
     depth: Vec<u16>,
-    children: HashMap<u64, u32, FixedState>,
+    children: HashMap<u64, u32>,
 }
 
 impl Default for PathTree {
@@ -114,7 +114,7 @@ impl Default for PathTree {
             parent: vec![0],
             location: vec![0],
             depth: vec![0],
-            children: HashMap::default(),
+            children: HashMap::new(),
         }
     }
 }
@@ -123,15 +123,26 @@ impl PathTree {
     /// The id of `parent` with `location` as its leaf.
     pub fn child(&mut self, parent: u32, location: u32) -> Result<u32, Error> {
         let next = self.parent.len() as u32;
-        let id = *self.children.entry(pair(parent, location)).or_insert(next);
-        if id == next {
-            let depth = self.depth[parent as usize].checked_add(1);
-            self.depth
-                .push(depth.ok_or_else(|| Error::damaged("a path has more than 65,535 frames"))?);
-            self.parent.push(parent);
-            self.location.push(location);
-        }
-        Ok(id)
+        let slot = match self.children.entry(pair(parent, location)) {
+            Entry::Occupied(known) => return Ok(*known.get()),
+            Entry::Vacant(slot) => slot,
+        };
+        let depth = self.depth[parent as usize].checked_add(1);
+        self.depth
+            .push(depth.ok_or_else(|| Error::damaged("a path has more than 65,535 frames"))?);
+        self.parent.push(parent);
+        self.location.push(location);
+        Ok(*slot.insert(next))
+    }
+
+    /// How many stacks there are, the empty one among them.
+    pub(crate) fn len(&self) -> usize {
+        self.parent.len()
+    }
+
+    /// The columns (parent, location, depth) of the stacks from `first` on.
+    pub(crate) fn columns(&self, first: usize) -> (&[u32], &[u32], &[u16]) {
+        (&self.parent[first..], &self.location[first..], &self.depth[first..])
     }
 
     /// The columns (parent, location, depth), each of shape (n_stacks,).

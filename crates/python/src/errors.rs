@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyException;
 use pyo3::{PyErr, create_exception};
-use stackhound_core::{Error, parquet};
+use stackhound_core::{Error, guard};
 
 create_exception!(
     stackhound._native,
@@ -30,7 +30,7 @@ pub fn from_core(error: Error) -> PyErr {
 pub fn quiet_expected_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !parquet::is_decoding() {
+        if !guard::is_guarded() {
             print(panic);
         }
     }));

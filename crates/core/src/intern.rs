@@ -1,0 +1,147 @@
+//! Objects, locations, stacks and threads, each stored once and known by its row.
+
+use hashbrown::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::address::ObjectAddr;
+use crate::paths::PathTree;
+use crate::rows::{LocationId, ObjectId, ObjectKind, ProcessId, StackId, ThreadId};
+
+/// The table `objects`.
+#[derive(Default)]
+pub(crate) struct Objects {
+    pub(crate) kind: Vec<ObjectKind>,
+    pub(crate) path: Vec<String>,
+    /// Lower-case hex.
+    pub(crate) build_id: Vec<String>,
+    ids: HashMap<(ObjectKind, Content), ObjectId>,
+}
+
+/// What makes two files the same object.
+#[derive(PartialEq, Eq, Hash)]
+enum Content {
+    BuildId(String),
+    File(String, Box<[u8]>),
+}
+
+impl Objects {
+    pub(crate) fn intern(&mut self, kind: ObjectKind, path: &str, build_id: &[u8], identity: &[u8]) -> ObjectId {
+        let build_id = hex(build_id);
+        let content = match build_id.is_empty() {
+            true => Content::File(path.to_owned(), identity.into()),
+            false => Content::BuildId(build_id.clone()),
+        };
+        let next = ObjectId(self.kind.len() as u32);
+        let id = *self.ids.entry((kind, content)).or_insert(next);
+        if id == next {
+            self.kind.push(kind);
+            self.path.push(path.to_owned());
+            self.build_id.push(build_id);
+        }
+        id
+    }
+
+    /// What a location's hash says of its object: kind ‖ 0 ‖ (build-id in hex, or path) ‖ 0.
+    fn hash_prefix(&self, object: ObjectId) -> Vec<u8> {
+        let row = object.index();
+        let identity = if self.build_id[row].is_empty() {
+            &self.path[row]
+        } else {
+            &self.build_id[row]
+        };
+        [self.kind[row].name().as_bytes(), b"\0", identity.as_bytes(), b"\0"].concat()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The table `locations`.
+#[derive(Default)]
+pub(crate) struct Locations {
+    pub(crate) object: Vec<ObjectId>,
+    pub(crate) address: Vec<ObjectAddr>,
+    /// Why a location has no name; only for those that have none.
+    pub(crate) reason: HashMap<LocationId, String>,
+    hash: Vec<u64>,
+    ids: HashMap<(ObjectId, ObjectAddr), LocationId>,
+}
+
+impl Locations {
+    pub(crate) fn intern(&mut self, objects: &Objects, object: ObjectId, address: ObjectAddr) -> LocationId {
+        let next = LocationId(self.object.len() as u32);
+        let id = *self.ids.entry((object, address)).or_insert(next);
+        if id == next {
+            let mut content = objects.hash_prefix(object);
+            content.extend(address.0.to_le_bytes());
+            self.hash.push(xxh3_64(&content));
+            self.object.push(object);
+            self.address.push(address);
+        }
+        id
+    }
+}
+
+/// The table `stacks`.
+pub(crate) struct Stacks {
+    pub(crate) tree: PathTree,
+    /// Of each path's contents; 0 for the empty one's.
+    pub(crate) hash: Vec<u64>,
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        Self {
+            tree: PathTree::default(),
+            hash: vec![0],
+        }
+    }
+}
+
+impl Stacks {
+    /// `parent` with `location` as its leaf. A stack as deep as the format allows stays as it is.
+    pub(crate) fn intern(&mut self, locations: &Locations, parent: StackId, location: LocationId) -> StackId {
+        let Ok(stack) = self.tree.child(parent.0, location.0) else {
+            return parent;
+        };
+        if stack as usize == self.hash.len() {
+            let caller = self.hash[parent.index()].to_le_bytes();
+            let leaf = locations.hash[location.index()].to_le_bytes();
+            self.hash.push(xxh3_64(&[caller, leaf].concat()));
+        }
+        StackId(stack)
+    }
+}
+
+/// The table `threads`.
+#[derive(Default)]
+pub(crate) struct Threads {
+    pub(crate) process: Vec<ProcessId>,
+    pub(crate) tid: Vec<u32>,
+    pub(crate) ns_tid: Vec<u32>,
+    pub(crate) comm: Vec<String>,
+    /// The row under each thread's present name.
+    present: HashMap<(ProcessId, u32), ThreadId>,
+    ids: HashMap<(ProcessId, u32, String), ThreadId>,
+}
+
+impl Threads {
+    pub(crate) fn intern(&mut self, process: ProcessId, tid: u32, ns_tid: u32, comm: &[u8]) -> ThreadId {
+        let present = self.present.get(&(process, tid)).copied();
+        if let Some(id) = present.filter(|id| self.comm[id.index()].as_bytes() == comm) {
+            return id;
+        }
+        let comm = String::from_utf8_lossy(comm).into_owned();
+        let next = ThreadId(self.tid.len() as u32);
+        let id = *self.ids.entry((process, tid, comm.clone())).or_insert(next);
+        if id == next {
+            self.process.push(process);
+            self.tid.push(tid);
+            self.ns_tid.push(ns_tid);
+            self.comm.push(comm);
+        }
+        self.present.insert((process, tid), id);
+        id
+    }
+}

@@ -1,0 +1,173 @@
+//! What a profile is made of, row by row. `src/stackhound/profile/schema.py` says what each column means.
+
+use crate::address::{FileOffset, ProcessAddr};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub(crate) u32);
+
+        impl $name {
+            /// The row number.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+id! {
+    /// A row of `objects`.
+    ObjectId
+}
+id! {
+    /// A row of `locations`.
+    LocationId
+}
+id! {
+    /// A row of `stacks`.
+    StackId
+}
+id! {
+    /// A row of `functions`.
+    FunctionId
+}
+id! {
+    /// A row of `processes`.
+    ProcessId
+}
+id! {
+    /// A row of `threads`.
+    ThreadId
+}
+
+impl StackId {
+    /// The stack without frames.
+    pub const EMPTY: Self = Self(0);
+}
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    /// An executable or shared library.
+    Elf,
+    /// The kernel's own text.
+    Kernel,
+    /// A kernel module.
+    Module,
+    /// The code that the kernel maps into each process.
+    Vdso,
+    /// A BPF program.
+    Bpf,
+    /// Code that a process made at run time.
+    Jit,
+    /// A Python code object.
+    Python,
+    /// Anything else, and addresses outside any mapping.
+    Unknown,
+}
+
+impl ObjectKind {
+    /// As in the column `objects.kind`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Elf => "elf",
+            Self::Kernel => "kernel",
+            Self::Module => "module",
+            Self::Vdso => "vdso",
+            Self::Bpf => "bpf",
+            Self::Jit => "jit",
+            Self::Python => "python",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// One program in one process.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessRow {
+    /// Process id in the initial namespace.
+    pub pid: u32,
+    /// Process id in its own PID namespace.
+    pub ns_pid: u32,
+    /// The process that forked it.
+    pub parent_pid: u32,
+    /// When the process started.
+    pub start_boottime_ns: u64,
+    /// Name of the main thread.
+    pub comm: String,
+    /// Path of the executable, as the process sees it.
+    pub executable: String,
+    /// Arguments, separated by spaces.
+    pub command_line: String,
+    /// Path of the cgroup v2.
+    pub cgroup: String,
+    /// Container id; empty: none.
+    pub container: String,
+    /// When it ended, if it did.
+    pub exit_boottime_ns: Option<u64>,
+}
+
+/// Where one process has an object.
+#[derive(Clone, Debug)]
+pub struct MappingRow {
+    /// Whose mapping it is.
+    pub process: ProcessId,
+    /// First address.
+    pub start: ProcessAddr,
+    /// First address after it.
+    pub end: ProcessAddr,
+    /// Where in the file it begins.
+    pub file_offset: FileOffset,
+    /// What is mapped.
+    pub object: ObjectId,
+    /// Path of the file, as the process sees it.
+    pub path: String,
+    /// When it was first seen.
+    pub first_ns: u64,
+}
+
+/// What is sampled.
+#[derive(Clone, Debug)]
+pub struct EventRow {
+    /// As the user calls it.
+    pub name: String,
+    /// Unit of the samples' values.
+    pub unit: String,
+    /// What fired.
+    pub trigger: String,
+    /// `frequency` or `period`.
+    pub mode: String,
+    /// Hz, or the period.
+    pub rate: u64,
+}
+
+/// One observation, or several alike.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SampleRow<'a> {
+    /// Row of `events`.
+    pub event: u16,
+    /// When.
+    pub boottime_ns: u64,
+    /// How long it lasted; 0 for an instant.
+    pub duration_ns: u64,
+    /// Where.
+    pub cpu: u16,
+    /// Who.
+    pub thread: ThreadId,
+    /// Doing what.
+    pub stack: StackId,
+    /// In the event's unit, over all `count` observations.
+    pub value: u64,
+    /// Observations that this row stands for.
+    pub count: u64,
+    /// When the last of them was.
+    pub last_ns: u64,
+    /// `SampleFlag` bits.
+    pub flags: u32,
+    /// The virtual addresses behind the stack, leaf first, for the table `addresses`.
+    pub addresses: Option<&'a [u64]>,
+    /// The hardware period behind a nominal value, for the table `periods`.
+    pub period: Option<u64>,
+}

@@ -1,0 +1,206 @@
+//! Samples as columns, 24 bytes a row where nothing but time, CPU, thread, stack and flags changes.
+
+use hashbrown::HashMap;
+
+use crate::rows::{SampleRow, StackId, ThreadId};
+
+/// A column that takes no memory while all its values are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Column {
+    len: usize,
+    constant: u64,
+    /// Empty while the column is constant.
+    values: Vec<u64>,
+}
+
+impl Column {
+    fn push(&mut self, value: u64) {
+        if self.len == 0 {
+            self.constant = value;
+        } else if self.values.is_empty() && value != self.constant {
+            self.materialize();
+        }
+        if !self.values.is_empty() {
+            self.values.push(value);
+        }
+        self.len += 1;
+    }
+
+    pub(crate) fn get(&self, row: usize) -> u64 {
+        self.values.get(row).copied().unwrap_or(self.constant)
+    }
+
+    fn update(&mut self, row: usize, change: impl FnOnce(u64) -> u64) {
+        let value = change(self.get(row));
+        if self.values.is_empty() && value != self.constant {
+            self.materialize();
+        }
+        if let Some(slot) = self.values.get_mut(row) {
+            *slot = value;
+        }
+    }
+
+    fn materialize(&mut self) {
+        self.values = vec![self.constant; self.len];
+    }
+}
+
+/// The table `samples`, its side tables, and what finds the row to combine with.
+#[derive(Default)]
+pub(crate) struct Samples {
+    pub(crate) boottime_ns: Vec<u64>,
+    pub(crate) thread: Vec<ThreadId>,
+    pub(crate) stack: Vec<StackId>,
+    pub(crate) flags: Vec<u32>,
+    pub(crate) event: Vec<u16>,
+    pub(crate) cpu: Vec<u16>,
+    pub(crate) duration_ns: Column,
+    pub(crate) value: Column,
+    pub(crate) count: Column,
+    /// Time from the first observation to the last.
+    pub(crate) span_ns: Column,
+    pub(crate) addresses: Addresses,
+    /// (row, period)
+    pub(crate) periods: Vec<(u32, u64)>,
+    combined: HashMap<Key, u32>,
+}
+
+/// (event, CPU, thread, stack): what must be the same for two observations to share a row.
+type Key = (u16, u16, ThreadId, StackId);
+
+impl Samples {
+    pub(crate) fn len(&self) -> usize {
+        self.boottime_ns.len()
+    }
+
+    pub(crate) fn push(&mut self, sample: SampleRow) {
+        let row = self.len() as u32;
+        self.boottime_ns.push(sample.boottime_ns);
+        self.thread.push(sample.thread);
+        self.stack.push(sample.stack);
+        self.flags.push(sample.flags);
+        self.event.push(sample.event);
+        self.cpu.push(sample.cpu);
+        self.duration_ns.push(sample.duration_ns);
+        self.value.push(sample.value);
+        self.count.push(sample.count);
+        self.span_ns.push(sample.last_ns.saturating_sub(sample.boottime_ns));
+        if let Some(addresses) = sample.addresses {
+            self.addresses.push(row, addresses);
+        }
+        self.periods.extend(sample.period.map(|period| (row, period)));
+    }
+
+    pub(crate) fn combine(&mut self, sample: SampleRow) {
+        let next = self.len() as u32;
+        let key = (sample.event, sample.cpu, sample.thread, sample.stack);
+        let row = *self.combined.entry(key).or_insert(next) as usize;
+        if row == next as usize {
+            return self.push(sample);
+        }
+        let first_ns = self.boottime_ns[row].min(sample.boottime_ns);
+        let last_ns = self.last_ns(row).max(sample.last_ns);
+        self.boottime_ns[row] = first_ns;
+        self.span_ns.update(row, |_| last_ns.saturating_sub(first_ns));
+        self.flags[row] |= sample.flags;
+        self.duration_ns
+            .update(row, |sum| sum.saturating_add(sample.duration_ns));
+        self.value.update(row, |sum| sum.saturating_add(sample.value));
+        self.count.update(row, |sum| sum.saturating_add(sample.count));
+    }
+
+    pub(crate) fn last_ns(&self, row: usize) -> u64 {
+        self.boottime_ns[row] + self.span_ns.get(row)
+    }
+
+    /// The rows in the order of their time; equal times stay as they came.
+    pub(crate) fn by_time(&self) -> Vec<u32> {
+        let mut rows: Vec<u32> = (0..self.len() as u32).collect();
+        rows.sort_by_key(|&row| self.boottime_ns[row as usize]); // linear when they are in order
+        rows
+    }
+}
+
+/// The virtual addresses behind some of the samples.
+#[derive(Default)]
+pub(crate) struct Addresses {
+    pub(crate) rows: Vec<u32>,
+    /// Where each row's addresses end in `values`.
+    pub(crate) ends: Vec<usize>,
+    pub(crate) values: Vec<u64>,
+}
+
+impl Addresses {
+    fn push(&mut self, row: u32, addresses: &[u64]) {
+        self.values.extend_from_slice(addresses);
+        self.rows.push(row);
+        self.ends.push(self.values.len());
+    }
+
+    pub(crate) fn of(&self, at: usize) -> &[u64] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.values[start..self.ends[at]]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A column gives back what was put in, whether or not it ever changed.
+    #[test]
+    fn a_column_remembers_its_values() {
+        for values in [&[][..], &[7, 7, 7], &[7, 7, 8, 7], &[0, 1]] {
+            let mut column = Column::default();
+            values.iter().for_each(|&value| column.push(value));
+            let read: Vec<u64> = (0..values.len()).map(|row| column.get(row)).collect();
+            assert_eq!(read, values);
+        }
+    }
+
+    /// Changing one value of a constant column leaves the others.
+    #[test]
+    fn a_constant_column_can_change() {
+        let mut column = Column::default();
+        (0..3).for_each(|_| column.push(5));
+        column.update(1, |value| value + 1);
+        column.push(9);
+        assert_eq!([0, 1, 2, 3].map(|row| column.get(row)), [5, 6, 5, 9]);
+    }
+
+    fn sample(cpu: u16, boottime_ns: u64) -> SampleRow<'static> {
+        SampleRow {
+            cpu,
+            boottime_ns,
+            last_ns: boottime_ns,
+            value: 10,
+            count: 1,
+            ..Default::default()
+        }
+    }
+
+    /// Observations alike share a row, with the earliest and the latest of their times; others do not.
+    #[test]
+    fn observations_alike_are_combined() {
+        let mut samples = Samples::default();
+        for row in [sample(0, 100), sample(1, 110), sample(0, 90), sample(0, 120)] {
+            samples.combine(row);
+        }
+        assert_eq!(
+            (samples.len(), samples.boottime_ns[0], samples.last_ns(0)),
+            (2, 90, 120)
+        );
+        assert_eq!([0, 1].map(|row| samples.count.get(row)), [3, 1]);
+        assert_eq!([0, 1].map(|row| samples.value.get(row)), [30, 10]);
+    }
+
+    /// Samples of several CPUs come out in the order of their time.
+    #[test]
+    fn samples_are_ordered_by_time() {
+        let mut samples = Samples::default();
+        [30, 10, 20, 10]
+            .into_iter()
+            .for_each(|time| samples.push(sample(0, time)));
+        assert_eq!(samples.by_time(), [1, 3, 2, 0]);
+    }
+}

@@ -1,0 +1,409 @@
+//! From locations to lines: each unique location once, batched by object.
+//!
+//! A miss is data: it keeps its reason in `locations.reason`.
+
+mod debug_files;
+mod demangle;
+mod functions;
+mod pool;
+mod resolver;
+
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use hashbrown::HashMap;
+
+use crate::profile::Profile;
+use crate::rows::{LocationId, ObjectId};
+
+pub(crate) use functions::{Functions, LineRow};
+use pool::Job;
+pub(crate) use pool::Pool;
+use resolver::Symbols;
+
+/// Where the symbols of a profile's objects are to be had.
+pub trait Sources {
+    /// The source for one object. Paths in it must stay valid until [`Profile::symbolize`] returns.
+    fn source(&mut self, object: ObjectId) -> Source;
+}
+
+/// Where one object's symbols are to be had.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// An ELF file.
+    Elf {
+        /// Where to read it: its real path, or `/proc/self/fd/N` for a file that is held open.
+        path: PathBuf,
+        /// The directory that separate debug files may be in, when `path` is not in it. Such a file is not trusted:
+        /// it is read with bounds, and its links are not followed blindly.
+        origin: Option<PathBuf>,
+    },
+    /// The running kernel, or one of its modules.
+    Kernel {
+        /// A file like /proc/kallsyms.
+        kallsyms: PathBuf,
+        /// The kernel's ELF file with debug information, for lines.
+        vmlinux: Option<PathBuf>,
+        /// The run-time address of the object's address 0.
+        base: u64,
+    },
+    /// The text of a perf map; the object's addresses are the process's.
+    PerfMap(Vec<u8>),
+    /// One name for every address.
+    Named(String),
+    /// No symbols, and why.
+    Missing(String),
+}
+
+impl Profile {
+    /// Directories that separate debug files may be in, instead of /usr/lib/debug and /lib/debug.
+    pub fn set_debug_dirs(&mut self, dirs: Vec<PathBuf>) {
+        self.pool = Pool::new(dirs);
+    }
+
+    /// Find the names of every location that has no line and no reason yet; with `lines` also source lines and
+    /// inlined functions.
+    pub fn symbolize(&mut self, sources: &mut dyn Sources, lines: bool) {
+        let fresh = self.unsymbolized();
+        let batches = self.batches(fresh.clone());
+        let mut rows = Vec::with_capacity(fresh.len());
+        for (object, locations) in &batches {
+            let addresses = locations
+                .iter()
+                .map(|location| self.locations.address[location.index()].0)
+                .collect();
+            match sources.source(*object) {
+                source @ (Source::Elf { .. } | Source::Kernel { .. }) => {
+                    let name = Path::new(&self.objects.path[object.index()])
+                        .file_name()
+                        .unwrap_or_default()
+                        .to_owned();
+                    self.pool.ask(Job {
+                        object: *object,
+                        name,
+                        source,
+                        addresses,
+                        lines,
+                    });
+                }
+                source => self.note(
+                    *object,
+                    locations,
+                    Symbols::without_files(source, &addresses),
+                    &mut rows,
+                ),
+            }
+        }
+        let locations_of: HashMap<ObjectId, &[LocationId]> = batches
+            .iter()
+            .map(|(object, locations)| (*object, locations.as_slice()))
+            .collect();
+        while let Some((object, symbols)) = self.pool.answer() {
+            self.note(object, locations_of[&object], symbols, &mut rows);
+        }
+        rows.sort_by_key(|row| row.location); // stable: innermost stays first
+        self.lines.extend(rows);
+        self.symbolized = fresh.end;
+    }
+
+    /// The locations of each object in the order of their addresses, objects with the most of them first.
+    fn batches(&self, fresh: Range<usize>) -> Vec<(ObjectId, Vec<LocationId>)> {
+        let mut locations: Vec<LocationId> = fresh.map(|row| LocationId(row as u32)).collect();
+        let object = |location: &LocationId| self.locations.object[location.index()];
+        locations.sort_unstable_by_key(|location| (object(location), self.locations.address[location.index()]));
+        let same_object = locations.chunk_by(|one, other| object(one) == object(other));
+        let mut batches: Vec<_> = same_object.map(|batch| (object(&batch[0]), batch.to_vec())).collect();
+        batches.sort_by_key(|(_, locations)| Reverse(locations.len()));
+        batches
+    }
+
+    fn note(&mut self, object: ObjectId, locations: &[LocationId], symbols: Symbols, rows: &mut Vec<LineRow>) {
+        let ids: Vec<_> = symbols
+            .functions
+            .into_iter()
+            .map(|function| self.functions.intern(object, function))
+            .collect();
+        rows.extend(symbols.frames.into_iter().map(|frame| LineRow {
+            location: locations[frame.address as usize],
+            depth: frame.depth,
+            function: ids[frame.function as usize],
+            line: frame.line,
+            column: frame.column,
+        }));
+        let misses = symbols
+            .misses
+            .into_iter()
+            .map(|(address, reason)| (locations[address as usize], reason));
+        self.locations.reason.extend(misses);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::hint::black_box;
+
+    use arrow_array::{Array, RecordBatch, StringArray, UInt16Array, UInt32Array};
+
+    use super::*;
+    use crate::address::{FileOffset, ObjectAddr, ProcessAddr};
+    use crate::elf::Elf;
+    use crate::maps::parse_maps;
+    use crate::rows::ObjectKind;
+
+    #[inline(always)]
+    fn innermost(value: u64) -> u64 {
+        black_box(value).rotate_left(7) ^ black_box(3)
+    }
+
+    #[inline(always)]
+    fn between(value: u64) -> u64 {
+        innermost(value).wrapping_mul(black_box(5))
+    }
+
+    #[inline(never)]
+    fn outermost(value: u64) -> u64 {
+        between(value).wrapping_add(black_box(11))
+    }
+
+    struct Same(Source);
+
+    impl Sources for Same {
+        fn source(&mut self, _object: ObjectId) -> Source {
+            self.0.clone()
+        }
+    }
+
+    fn ourselves() -> Source {
+        Source::Elf {
+            path: std::env::current_exe().unwrap(),
+            origin: None,
+        }
+    }
+
+    /// Where an address of this process is in its own program.
+    fn object_addr(address: u64) -> ObjectAddr {
+        let text = fs::read("/proc/self/maps").unwrap();
+        let map = parse_maps(&text)
+            .find(|map| map.start.0 <= address && address < map.end.0)
+            .unwrap();
+        let offset = FileOffset(map.file_offset.0 + (address - ProcessAddr(map.start.0).0));
+        let file = fs::read(std::env::current_exe().unwrap()).unwrap();
+        Elf::parse(&file[..4096]).unwrap().object_addr(offset).unwrap()
+    }
+
+    /// The profile of one object with these addresses, symbolized.
+    fn symbolized(kind: ObjectKind, addresses: &[u64], source: Source, lines: bool) -> Profile {
+        let mut profile = Profile::default();
+        let object = profile.object(kind, "/a/b", &[]);
+        for &address in addresses {
+            profile.location(object, ObjectAddr(address));
+        }
+        profile.symbolize(&mut Same(source), lines);
+        profile
+    }
+
+    fn table(profile: &Profile, name: &str) -> RecordBatch {
+        profile
+            .tables()
+            .into_iter()
+            .find(|(table, _)| *table == name)
+            .unwrap()
+            .1
+    }
+
+    fn column<'a, A: 'static>(batch: &'a RecordBatch, name: &str) -> &'a A {
+        batch.column_by_name(name).unwrap().as_any().downcast_ref().unwrap()
+    }
+
+    /// (names innermost first, reason) of each location.
+    fn names(profile: &Profile) -> Vec<(Vec<String>, Option<String>)> {
+        let (lines, functions, locations) = (
+            table(profile, "lines"),
+            table(profile, "functions"),
+            table(profile, "locations"),
+        );
+        let reasons: &StringArray = column(&locations, "reason");
+        let mut names: Vec<_> = (0..locations.num_rows())
+            .map(|row| (Vec::new(), reasons.is_valid(row).then(|| reasons.value(row).to_owned())))
+            .collect();
+        for row in 0..lines.num_rows() {
+            let location = column::<UInt32Array>(&lines, "location").value(row) as usize;
+            let function = column::<UInt32Array>(&lines, "function").value(row) as usize;
+            let depth = column::<UInt16Array>(&lines, "depth").value(row) as usize;
+            assert_eq!(
+                names[location].0.len(),
+                depth,
+                "lines of a location follow each other, innermost first"
+            );
+            names[location]
+                .0
+                .push(column::<StringArray>(&functions, "name").value(function).to_owned());
+        }
+        names
+    }
+
+    /// The first lines of the functions inlined into each other, innermost first, name by name.
+    #[test]
+    fn inlined_functions_come_innermost_first() {
+        let start = object_addr(outermost as *const () as u64).0;
+        assert_ne!(outermost(1), 0);
+        let addresses: Vec<u64> = (start..start + 48).collect();
+        let profile = symbolized(ObjectKind::Elf, &addresses, ourselves(), true);
+        let expected = ["innermost", "between", "outermost"];
+        let found = names(&profile).into_iter().any(|(names, _)| {
+            names.len() == 3
+                && names
+                    .iter()
+                    .zip(expected)
+                    .all(|(name, expected)| name.ends_with(expected))
+        });
+        assert!(found, "{:?}", names(&profile));
+        let files: RecordBatch = table(&profile, "functions");
+        let file = column::<StringArray>(&files, "file").value(0).to_owned();
+        assert!(file.ends_with("symbolize/mod.rs"), "{file}");
+    }
+
+    /// Each of the lines is where that function is at work: innermost has the line of its own body.
+    #[test]
+    fn lines_belong_to_their_functions() {
+        let start = object_addr(outermost as *const () as u64).0;
+        let profile = symbolized(
+            ObjectKind::Elf,
+            &(start..start + 48).collect::<Vec<_>>(),
+            ourselves(),
+            true,
+        );
+        let source = include_str!("mod.rs");
+        let (lines, functions) = (table(&profile, "lines"), table(&profile, "functions"));
+        for row in 0..lines.num_rows() {
+            let function = column::<UInt32Array>(&lines, "function").value(row) as usize;
+            let name = column::<StringArray>(&functions, "name").value(function);
+            let line = column::<UInt32Array>(&lines, "line").value(row) as usize;
+            let Some(name) = name.strip_prefix("stackhound_core::symbolize::tests::") else {
+                continue;
+            };
+            let (head, body) = (line.saturating_sub(3), line);
+            let text: Vec<&str> = source.lines().skip(head).take(body - head).collect();
+            assert!(
+                text.iter().any(|text| text.contains(&format!("fn {name}("))),
+                "{name} at line {line}"
+            );
+        }
+    }
+
+    /// Without lines there is one name a location, and no file.
+    #[test]
+    fn names_alone_have_no_lines() {
+        let start = object_addr(outermost as *const () as u64).0;
+        let profile = symbolized(ObjectKind::Elf, &[start, start + 1], ourselves(), false);
+        assert!(
+            names(&profile)
+                .iter()
+                .all(|(names, _)| names.len() == 1 && names[0].ends_with("outermost"))
+        );
+        let functions = table(&profile, "functions");
+        assert_eq!(functions.num_rows(), 1);
+        assert_eq!(column::<StringArray>(&functions, "file").value(0), "");
+        assert!(
+            column::<StringArray>(&functions, "system_name")
+                .value(0)
+                .starts_with("_")
+        );
+    }
+
+    /// What has no name says why.
+    #[test]
+    fn a_miss_has_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = dir.path().join("text");
+        fs::write(&text, "no ELF").unwrap();
+        let elf = |path: PathBuf| Source::Elf { path, origin: None };
+        for (source, expected) in [
+            (Source::Missing("outside any mapping".into()), "outside any mapping"),
+            (elf(dir.path().join("nothing")), "file gone"),
+            (elf(text), "not an ELF file"),
+            (ourselves(), "not in the symbol table"),
+            (Source::PerfMap(b"1000 1 f".to_vec()), "not in the perf map"),
+        ] {
+            for lines in [false, true] {
+                let profile = symbolized(ObjectKind::Elf, &[1], source.clone(), lines);
+                assert_eq!(names(&profile), [(vec![], Some(expected.to_owned()))]);
+            }
+        }
+    }
+
+    /// Perf maps and single names need no file.
+    #[test]
+    fn names_without_files_are_found() {
+        let map = Source::PerfMap(b"1000 10 one\n1010 10 two\n".to_vec());
+        let profile = symbolized(ObjectKind::Jit, &[0x1018, 0x1001, 0x1000], map, true);
+        let expected = ["two", "one", "one"].map(|name| (vec![name.to_owned()], None));
+        assert_eq!(names(&profile), expected);
+        let profile = symbolized(ObjectKind::Bpf, &[5, 6], Source::Named("prog".into()), false);
+        assert_eq!(table(&profile, "functions").num_rows(), 1);
+    }
+
+    /// Kernel symbols are found by the run-time address, and stored relative to the base.
+    #[test]
+    fn kernel_symbols_are_relative_to_their_base() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(
+            file.path(),
+            "ffffffff81000000 T _stext\nffffffff81000100 t work\nffffffff81000180 T rest\n",
+        )
+        .unwrap();
+        let source = Source::Kernel {
+            kallsyms: file.path().to_owned(),
+            vmlinux: None,
+            base: 0xffff_ffff_8100_0000,
+        };
+        let profile = symbolized(ObjectKind::Kernel, &[0x101, 0x1ff], source, true);
+        assert_eq!(
+            names(&profile),
+            [(vec!["work".to_owned()], None), (vec!["rest".to_owned()], None)]
+        );
+        let functions = table(&profile, "functions");
+        let addresses: &arrow_array::UInt64Array = column(&functions, "address");
+        assert_eq!(addresses.values(), &[0x100, 0x180]);
+    }
+
+    /// Only what is new is looked up the next time, and earlier lines stay.
+    #[test]
+    fn each_location_is_looked_up_once() {
+        let mut profile = symbolized(ObjectKind::Jit, &[1], Source::Named("first".into()), false);
+        profile.location(ObjectId(0), ObjectAddr(2));
+        profile.symbolize(&mut Same(Source::Named("second".into())), false);
+        profile.symbolize(&mut Same(Source::Missing("asked again".into())), false);
+        let expected = ["first", "second"].map(|name| (vec![name.to_owned()], None));
+        assert_eq!(names(&profile), expected);
+    }
+
+    /// A descriptor that names another file later gives the other file's symbols.
+    #[test]
+    fn a_reused_descriptor_gives_no_old_symbols() {
+        use std::os::fd::AsRawFd;
+        let mut profile = Profile::default();
+        let start = object_addr(outermost as *const () as u64);
+        let ours = fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let number = ours.as_raw_fd();
+        let source = || Source::Elf {
+            path: format!("/proc/self/fd/{number}").into(),
+            origin: Some("/nowhere".into()),
+        };
+        let object = profile.object(ObjectKind::Elf, "/ours", &[]);
+        profile.location(object, start);
+        profile.symbolize(&mut Same(source()), true);
+        let mut other = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut other, b"no ELF").unwrap();
+        // SAFETY: both are open files of this test; dup2 closes the first and gives its number to the other.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+        let object = profile.object(ObjectKind::Elf, "/other", &[]);
+        profile.location(object, start);
+        profile.symbolize(&mut Same(source()), true);
+        let names = names(&profile);
+        assert!(names[0].1.is_none());
+        assert_eq!(names[1].1.as_deref(), Some("not an ELF file"));
+    }
+}

@@ -1,0 +1,135 @@
+//! Two threads that look up symbols, and keep what they parsed for the next time.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use hashbrown::HashMap;
+
+use super::resolver::{Request, Resolver, Symbols};
+use crate::rows::ObjectId;
+use crate::symbolize::Source;
+
+/// Threads: more would wait for the largest object.
+const WORKERS: usize = 2;
+
+/// Where Debian, Fedora and the others put separate debug files.
+const DEBUG_DIRS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
+
+/// The threads, started when first needed.
+pub(crate) struct Pool {
+    debug_dirs: Vec<PathBuf>,
+    workers: Vec<Worker>,
+    /// Which of them has read an object's files before.
+    homes: HashMap<ObjectId, usize>,
+}
+
+/// Addresses of one object, in increasing order.
+pub(super) struct Job {
+    pub(super) object: ObjectId,
+    /// The real name of its file.
+    pub(super) name: OsString,
+    pub(super) source: Source,
+    pub(super) addresses: Vec<u64>,
+    pub(super) lines: bool,
+}
+
+impl Job {
+    fn request(&self) -> Request<'_> {
+        Request {
+            name: &self.name,
+            source: &self.source,
+            addresses: &self.addresses,
+            lines: self.lines,
+        }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new(DEBUG_DIRS.map(PathBuf::from).to_vec())
+    }
+}
+
+impl Pool {
+    pub(super) fn new(debug_dirs: Vec<PathBuf>) -> Self {
+        Self {
+            debug_dirs,
+            workers: Vec::new(),
+            homes: HashMap::new(),
+        }
+    }
+
+    /// Look up addresses, which are in increasing order. The result is an [`Pool::answer`].
+    pub(super) fn ask(&mut self, job: Job) {
+        let home = self.homes.get(&job.object).copied();
+        let worker = home.unwrap_or_else(|| self.least_loaded());
+        self.homes.insert(job.object, worker);
+        self.workers[worker].ask(job);
+    }
+
+    fn least_loaded(&mut self) -> usize {
+        if self.workers.len() < WORKERS {
+            self.workers.push(Worker::start(self.debug_dirs.clone()));
+            return self.workers.len() - 1;
+        }
+        (0..WORKERS)
+            .min_by_key(|&worker| self.workers[worker].load)
+            .unwrap_or(0)
+    }
+
+    /// One of the results that are still to come, in any order.
+    pub(super) fn answer(&mut self) -> Option<(ObjectId, Symbols)> {
+        self.workers.iter_mut().find_map(Worker::answer)
+    }
+}
+
+/// A thread, and what it was asked for.
+struct Worker {
+    jobs: Sender<Job>,
+    answers: Receiver<Symbols>,
+    /// (object, number of addresses) of each answer that is still to come.
+    asked: VecDeque<(ObjectId, usize)>,
+    /// Addresses that it was asked for so far.
+    load: usize,
+}
+
+impl Worker {
+    /// The thread ends when the worker is dropped.
+    fn start(debug_dirs: Vec<PathBuf>) -> Self {
+        let (jobs, todo) = channel::<Job>();
+        let (done, answers) = channel();
+        thread::spawn(move || {
+            let mut resolver = Resolver::new(debug_dirs);
+            for job in todo {
+                if done.send(resolver.resolve(&job.request())).is_err() {
+                    break;
+                }
+            }
+        });
+        Self {
+            jobs,
+            answers,
+            asked: VecDeque::new(),
+            load: 0,
+        }
+    }
+
+    fn ask(&mut self, job: Job) {
+        self.asked.push_back((job.object, job.addresses.len()));
+        self.load += job.addresses.len();
+        // A thread that is gone shows when its answer is awaited.
+        let _ = self.jobs.send(job);
+    }
+
+    fn answer(&mut self) -> Option<(ObjectId, Symbols)> {
+        let (object, addresses) = self.asked.pop_front()?;
+        let symbols = self
+            .answers
+            .recv()
+            .unwrap_or_else(|_| Symbols::missing("symbol look-up failed", addresses));
+        Some((object, symbols))
+    }
+}

@@ -1,0 +1,274 @@
+//! The profile as Arrow tables. `src/stackhound/profile/schema.py` is the Python side of each column here.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{ListBuilder, UInt64Builder};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array, UInt32Array, UInt64Array};
+use arrow_schema::{Field, Schema};
+
+use crate::profile::{Profile, Taken};
+use crate::rows::LocationId;
+use crate::samples::Column;
+
+/// (name, column, whether it may be null)
+type Named = (&'static str, ArrayRef, bool);
+
+impl Profile {
+    pub(crate) fn tables_since(&self, taken: &Taken) -> Vec<(&'static str, RecordBatch)> {
+        let mut tables = self.sample_tables(taken.samples);
+        tables.extend([
+            ("stacks", self.stacks(taken.stacks)),
+            ("locations", self.locations(taken.locations)),
+            ("lines", self.lines(taken.lines)),
+            ("functions", self.functions(taken.functions)),
+            ("objects", self.objects(taken.objects)),
+            ("mappings", self.mappings(taken.mappings)),
+            ("threads", self.threads(taken.threads)),
+            ("processes", self.processes(taken.processes)),
+            ("events", self.events(taken.events)),
+            ("losses", self.losses()),
+        ]);
+        tables
+    }
+
+    fn sample_tables(&self, first_id: u64) -> Vec<(&'static str, RecordBatch)> {
+        let order = self.samples.by_time();
+        let mut tables = vec![("samples", self.samples(first_id, &order))];
+        let has_addresses = !self.samples.addresses.rows.is_empty();
+        if has_addresses || !self.samples.periods.is_empty() {
+            let ids = ids_by_row(first_id, &order);
+            tables.extend(has_addresses.then(|| ("addresses", self.addresses(&ids))));
+            tables.extend((!self.samples.periods.is_empty()).then(|| ("periods", self.periods(&ids))));
+        }
+        tables
+    }
+
+    fn samples(&self, first_id: u64, order: &[u32]) -> RecordBatch {
+        let samples = &self.samples;
+        let rows = || order.iter().map(|&row| row as usize);
+        let column = |column: &Column| uint64(rows().map(|row| column.get(row)));
+        table([
+            ("id", uint64(first_id..first_id + order.len() as u64), false),
+            ("event", uint16(rows().map(|row| samples.event[row])), false),
+            ("boottime_ns", uint64(rows().map(|row| samples.boottime_ns[row])), false),
+            ("duration_ns", column(&samples.duration_ns), false),
+            ("cpu", uint16(rows().map(|row| samples.cpu[row])), false),
+            ("thread", uint32(rows().map(|row| samples.thread[row].0)), false),
+            ("stack", uint32(rows().map(|row| samples.stack[row].0)), false),
+            ("value", column(&samples.value), false),
+            ("count", column(&samples.count), false),
+            ("last_ns", uint64(rows().map(|row| samples.last_ns(row))), false),
+            ("flags", uint32(rows().map(|row| samples.flags[row])), false),
+        ])
+    }
+
+    fn addresses(&self, ids: &[u64]) -> RecordBatch {
+        let addresses = &self.samples.addresses;
+        let mut rows: Vec<usize> = (0..addresses.rows.len()).collect();
+        rows.sort_unstable_by_key(|&at| ids[addresses.rows[at] as usize]);
+        let mut lists = ListBuilder::new(UInt64Builder::with_capacity(addresses.values.len()));
+        for &at in &rows {
+            lists.values().append_slice(addresses.of(at));
+            lists.append(true);
+        }
+        let samples = rows.iter().map(|&at| ids[addresses.rows[at] as usize]);
+        table([
+            ("sample", uint64(samples), false),
+            ("addresses", Arc::new(lists.finish()), false),
+        ])
+    }
+
+    fn periods(&self, ids: &[u64]) -> RecordBatch {
+        let mut rows: Vec<(u64, u64)> = self
+            .samples
+            .periods
+            .iter()
+            .map(|&(row, period)| (ids[row as usize], period))
+            .collect();
+        rows.sort_unstable();
+        table([
+            ("sample", uint64(rows.iter().map(|row| row.0)), false),
+            ("period", uint64(rows.iter().map(|row| row.1)), false),
+        ])
+    }
+
+    fn stacks(&self, first: usize) -> RecordBatch {
+        let (parent, location, depth) = self.stacks.tree.columns(first);
+        table([
+            ("id", ids(first, parent.len()), false),
+            ("parent", uint32(parent.iter().copied()), false),
+            ("location", uint32(location.iter().copied()), false),
+            ("depth", uint16(depth.iter().copied()), false),
+            ("hash", uint64(self.stacks.hash[first..].iter().copied()), false),
+        ])
+    }
+
+    fn locations(&self, first: usize) -> RecordBatch {
+        let objects = &self.locations.object[first..];
+        let reasons = (first..first + objects.len()).map(|row| self.locations.reason.get(&LocationId(row as u32)));
+        table([
+            ("id", ids(first, objects.len()), false),
+            ("object", uint32(objects.iter().map(|object| object.0)), false),
+            (
+                "address",
+                uint64(self.locations.address[first..].iter().map(|address| address.0)),
+                false,
+            ),
+            ("reason", Arc::new(StringArray::from_iter(reasons)), true),
+        ])
+    }
+
+    fn lines(&self, first: usize) -> RecordBatch {
+        let rows = &self.lines[first..];
+        table([
+            ("location", uint32(rows.iter().map(|row| row.location.0)), false),
+            ("depth", uint16(rows.iter().map(|row| row.depth)), false),
+            ("function", uint32(rows.iter().map(|row| row.function.0)), false),
+            ("line", uint32(rows.iter().map(|row| row.line)), false),
+            ("column", uint32(rows.iter().map(|row| row.column)), false),
+        ])
+    }
+
+    fn functions(&self, first: usize) -> RecordBatch {
+        let rows = self.functions.rows(first);
+        table([
+            ("id", ids(first, rows.len()), false),
+            ("name", utf8(rows.iter().map(|row| &*row.name)), false),
+            ("system_name", utf8(rows.iter().map(|row| &*row.system_name)), false),
+            ("file", utf8(rows.iter().map(|row| &*row.file)), false),
+            ("object", uint32(rows.iter().map(|row| row.object.0)), false),
+            ("address", uint64(rows.iter().map(|row| row.address.0)), false),
+            ("size", uint64(rows.iter().map(|row| row.size)), false),
+        ])
+    }
+
+    fn objects(&self, first: usize) -> RecordBatch {
+        let objects = &self.objects;
+        table([
+            ("id", ids(first, objects.kind.len() - first), false),
+            (
+                "kind",
+                utf8(objects.kind[first..].iter().map(|kind| kind.name())),
+                false,
+            ),
+            ("path", utf8(objects.path[first..].iter()), false),
+            ("build_id", utf8(objects.build_id[first..].iter()), false),
+        ])
+    }
+
+    fn mappings(&self, first: usize) -> RecordBatch {
+        let rows = &self.mappings[first..];
+        table([
+            ("id", ids(first, rows.len()), false),
+            ("process", uint32(rows.iter().map(|row| row.process.0)), false),
+            ("start", uint64(rows.iter().map(|row| row.start.0)), false),
+            ("end", uint64(rows.iter().map(|row| row.end.0)), false),
+            ("file_offset", uint64(rows.iter().map(|row| row.file_offset.0)), false),
+            ("object", uint32(rows.iter().map(|row| row.object.0)), false),
+            ("path", utf8(rows.iter().map(|row| &row.path)), false),
+            ("first_ns", uint64(rows.iter().map(|row| row.first_ns)), false),
+        ])
+    }
+
+    fn threads(&self, first: usize) -> RecordBatch {
+        let threads = &self.threads;
+        table([
+            ("id", ids(first, threads.tid.len() - first), false),
+            (
+                "process",
+                uint32(threads.process[first..].iter().map(|process| process.0)),
+                false,
+            ),
+            ("tid", uint32(threads.tid[first..].iter().copied()), false),
+            ("ns_tid", uint32(threads.ns_tid[first..].iter().copied()), false),
+            ("comm", utf8(threads.comm[first..].iter()), false),
+        ])
+    }
+
+    fn processes(&self, first: usize) -> RecordBatch {
+        let rows = &self.processes[first..];
+        table([
+            ("id", ids(first, rows.len()), false),
+            ("pid", uint32(rows.iter().map(|row| row.pid)), false),
+            ("ns_pid", uint32(rows.iter().map(|row| row.ns_pid)), false),
+            ("parent_pid", uint32(rows.iter().map(|row| row.parent_pid)), false),
+            (
+                "start_boottime_ns",
+                uint64(rows.iter().map(|row| row.start_boottime_ns)),
+                false,
+            ),
+            ("comm", utf8(rows.iter().map(|row| &row.comm)), false),
+            ("executable", utf8(rows.iter().map(|row| &row.executable)), false),
+            ("command_line", utf8(rows.iter().map(|row| &row.command_line)), false),
+            ("cgroup", utf8(rows.iter().map(|row| &row.cgroup)), false),
+            ("container", utf8(rows.iter().map(|row| &row.container)), false),
+            (
+                "exit_boottime_ns",
+                Arc::new(UInt64Array::from_iter(rows.iter().map(|row| row.exit_boottime_ns))),
+                true,
+            ),
+        ])
+    }
+
+    fn events(&self, first: usize) -> RecordBatch {
+        let rows = &self.events[first..];
+        table([
+            ("id", uint16((first..first + rows.len()).map(|row| row as u16)), false),
+            ("name", utf8(rows.iter().map(|row| &row.name)), false),
+            ("unit", utf8(rows.iter().map(|row| &row.unit)), false),
+            ("trigger", utf8(rows.iter().map(|row| &row.trigger)), false),
+            ("mode", utf8(rows.iter().map(|row| &row.mode)), false),
+            ("rate", uint64(rows.iter().map(|row| row.rate)), false),
+        ])
+    }
+
+    fn losses(&self) -> RecordBatch {
+        let rows = &self.losses;
+        let estimated: Vec<bool> = rows.iter().map(|row| row.estimated).collect();
+        table([
+            ("cause", utf8(rows.iter().map(|row| &row.cause)), false),
+            ("count", uint64(rows.iter().map(|row| row.count)), false),
+            ("estimated", Arc::new(BooleanArray::from(estimated)), false),
+            ("meaning", utf8(rows.iter().map(|row| &row.meaning)), false),
+        ])
+    }
+}
+
+/// The id that each row has in this order.
+fn ids_by_row(first_id: u64, order: &[u32]) -> Vec<u64> {
+    let mut ids = vec![0; order.len()];
+    for (id, &row) in (first_id..).zip(order) {
+        ids[row as usize] = id;
+    }
+    ids
+}
+
+fn ids(first: usize, rows: usize) -> ArrayRef {
+    uint32(first as u32..(first + rows) as u32)
+}
+
+fn uint16(values: impl Iterator<Item = u16>) -> ArrayRef {
+    Arc::new(UInt16Array::from_iter_values(values))
+}
+
+fn uint32(values: impl Iterator<Item = u32>) -> ArrayRef {
+    Arc::new(UInt32Array::from_iter_values(values))
+}
+
+fn uint64(values: impl Iterator<Item = u64>) -> ArrayRef {
+    Arc::new(UInt64Array::from_iter_values(values))
+}
+
+fn utf8(values: impl Iterator<Item = impl AsRef<str>>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
+}
+
+/// A table of columns that the functions above made equally long.
+fn table<const N: usize>(columns: [Named; N]) -> RecordBatch {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, column, nullable)| Field::new(*name, column.data_type().clone(), *nullable))
+        .collect();
+    let columns = columns.into_iter().map(|(_, column, _)| column).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a table's columns are of one length")
+}
