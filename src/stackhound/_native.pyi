@@ -10,6 +10,8 @@ __all__ = [
     "encode_pprof",
     "intern_paths",
     "list_events",
+    "probe",
+    "probe_event",
     "read_parquet",
     "stack_paths",
     "write_parquet",
@@ -58,7 +60,13 @@ class Session:
         """Stop and throw away. Does nothing the second time."""
 
 def list_events() -> list[tuple[str, str, str]]:
-    """(name, kind, why it cannot be used here or ''), for each event this machine could have."""
+    """(name, kind, why it cannot be used here or ''), for each tracepoint of this machine."""
+
+def probe() -> list[tuple[str, str, str]]:
+    """(name, state, detail) of what this kernel lets us do, tried out; state: ``ok``, ``degraded``, ``missing``."""
+
+def probe_event(type: int, config: int) -> str:
+    """Why perf_event_open(2) refuses this event here; empty when it does not."""
 
 def read_parquet(data: bytes) -> ArrowStream: ...
 def write_parquet(table: ArrowStream, sorted_samples: bool = False) -> bytes: ...

@@ -1,1 +1,33 @@
-//! .
+//! From the kernel's records to raw samples and mappings: the only crate that knows libbpf and /proc.
+//!
+//! Read `session.rs` first: it owns a recording from start to finish, and each of its steps is a module here.
+
+#[allow(missing_docs)] // generated; bpf/abi.h documents each field
+pub mod abi {
+    include!(concat!(env!("OUT_DIR"), "/abi.rs"));
+}
+
+mod combining;
+mod cost;
+mod cpus;
+mod drain;
+mod error;
+mod files;
+mod kernel;
+mod metadata;
+mod options;
+mod perf_event;
+pub mod probe;
+mod processes;
+mod procfs;
+mod programs;
+mod session;
+mod sideband;
+mod sigbus;
+mod sources;
+mod tracefs;
+
+pub use error::{Error, ErrorKind, Result};
+pub use options::{EventSpec, Options, Sampling};
+pub use session::{Finished, Session, Status, WaitOutcome};
+pub use tracefs::list_events;

@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyException;
 use pyo3::{PyErr, create_exception};
+use stackhound_capture as capture;
 use stackhound_core::{Error, guard};
 
 create_exception!(
@@ -34,4 +35,17 @@ pub fn quiet_expected_panics() {
             print(panic);
         }
     }));
+}
+
+/// The `NativeError` for a failed recording.
+pub fn from_capture(error: capture::Error) -> PyErr {
+    let kind = match error.kind {
+        capture::ErrorKind::Usage => "usage",
+        capture::ErrorKind::Recording => "recording",
+        capture::ErrorKind::Permission => "permission",
+        capture::ErrorKind::Kernel => "kernel",
+        capture::ErrorKind::Event => "event",
+        capture::ErrorKind::NoProcess => "no-process",
+    };
+    native(kind, error.message, &error.remedy)
 }

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod errors;
+mod session;
 mod tables;
 
 /// What `src/stackhound/_native.pyi` promises.
@@ -13,6 +14,8 @@ mod _native {
     use crate::arrow::{PyArray, PyStream};
     #[pymodule_export]
     use crate::errors::NativeError;
+    #[pymodule_export]
+    use crate::session::{Session, list_events, probe, probe_event};
     #[pymodule_export]
     use crate::tables::{Tables, call_tree, intern_paths, read_parquet, stack_paths, write_parquet};
 

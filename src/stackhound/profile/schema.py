@@ -158,3 +158,4 @@ class SampleFlag:
     IN_KERNEL: Final = 8  # the CPU was in the kernel
     KERNEL_THREAD: Final = 16  # there is no user stack
     GUEST: Final = 32  # the CPU ran a virtual machine's guest
+    USER_BROKEN: Final = 64  # the walk left the code, as without frame pointers: what followed was cut off

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * The ABI between the kernel half and user space: records, counters, configuration. Its only source.
+ *
+ * crates/capture/build.rs makes src/abi.rs of it and understands just this: `#define NAME number`, `enum name {…};` with
+ * explicit numbers, and `struct name {…};` of u8, u16, u32, u64 and arrays of them. Every struct is laid out without
+ * padding, and a static assertion on both sides says how large it is.
+ */
+#ifndef STACKHOUND_ABI_H
+#define STACKHOUND_ABI_H
+
+#define MAX_STACK_FRAMES 127 /* as kernel.perf_event_max_stack has it by default; 2 stacks a sample */
+#define MAX_SAMPLE_FRAMES 254
+#define MAX_SAMPLE_WORDS 256 /* the addresses, and the two words of RECORD_COMBINED */
+#define MAX_EVENTS 32
+#define MAX_TARGETS 65536 /* processes in the filter at once */
+#define COMM_BYTES 16
+
+enum sample_flag {
+	USER_TRUNCATED = 1,
+	KERNEL_TRUNCATED = 2,
+	USER_UNREADABLE = 4,
+	IN_KERNEL = 8,
+	KERNEL_THREAD = 16,
+	GUEST = 32,
+	USER_BROKEN = 64, /* set by user space: the walk left the code, and what followed was cut off */
+};
+
+/* What a sample is before its addresses: the part that two samples of one stack share starts at start_boottime_ns. */
+struct sample_header {
+	u64 boottime_ns;
+	u64 period;            /* the event's own, e.g. cycles; 0 for tracepoints */
+	u64 start_boottime_ns; /* of the thread group leader: with tgid it names a process for good */
+	u32 tgid;              /* as the collector's PID namespace has it; 0 when it cannot see the process */
+	u32 tid;
+	u32 ns_tgid; /* as the thread's own PID namespace has it */
+	u32 ns_tid;
+	u8 comm[COMM_BYTES];
+	u16 cpu;
+	u16 flags; /* enum sample_flag */
+	u8 kind;   /* enum record_kind */
+	u8 event;  /* index of the event that fired */
+	u8 kernel_frames;
+	u8 user_frames;
+};
+
+/*
+ * The ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, and for
+ * RECORD_COMBINED the number of observations and the time of the last one.
+ */
+struct sample {
+	struct sample_header header;
+	u64 words[MAX_SAMPLE_WORDS];
+};
+
+enum record_kind {
+	RECORD_SAMPLE = 1,
+	RECORD_COMBINED = 2,
+};
+
+/* One place of the combining cache; free when count is 0. */
+struct combined {
+	u64 hash;
+	u64 count;
+	u64 last_ns;
+	struct sample sample;
+};
+
+/*
+ * For each CPU. entries = idle + filtered + emitted + combined + Σ lost_*, always; of what was combined,
+ * combined = Σ count of the cache and of RECORD_COMBINED records + lost_ring_combined.
+ */
+struct counters {
+	u64 entries; /* runs of the program */
+	u64 idle;
+	u64 filtered; /* not what was asked for */
+	u64 emitted;  /* ring records of kind RECORD_SAMPLE */
+	u64 combined; /* added to the combining cache */
+	u64 lost_ring_full;
+	u64 lost_ring_busy;     /* the ring's lock was held on this CPU: a sample interrupted another ring user */
+	u64 lost_ring_combined; /* observations in cache entries that found no room in the ring when evicted */
+	u64 lost_no_process;    /* the sampled process is not in the collector's PID namespace */
+	u64 user_truncated;
+	u64 kernel_truncated;
+	u64 user_unreadable;
+	u64 targets_full; /* children that could not be added to the filter */
+	u64 run_ns;       /* spent in the program, by its own clock */
+	u64 event_entries[MAX_EVENTS];
+};
+
+/* Read-only once loaded: what the verifier cuts away costs nothing. */
+struct config {
+	u64 pidns_inode; /* of the collector's PID namespace; 0: the initial one */
+	u64 ring_bytes;
+	u32 self_tgid;     /* in the collector's namespace; 0: the collector is sampled too */
+	u32 max_frames;    /* min(MAX_STACK_FRAMES, kernel.perf_event_max_stack) */
+	u32 combine_slots; /* a CPU, a power of two; 0: no combining */
+	u32 reserved;
+	u8 comm[COMM_BYTES];
+	u32 tracepoint_periods[MAX_EVENTS]; /* of the hits on a CPU, each so many makes a sample */
+	u8 filter_targets;
+	u8 filter_comm;
+	u8 filter_cgroup;
+	u8 inherit;
+	u8 user_only;
+	u8 kernel_only;
+	u8 has_cookie; /* bpf_get_attach_cookie tells which event fired */
+	u8 unused;
+};
+
+#endif

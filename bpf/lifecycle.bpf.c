@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+/* Keeps the set of sampled processes true: children join at fork, the dead leave. Both run in process context. */
+#include "maps.h"
+#include "task.h"
+#include <bpf/bpf_tracing.h>
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 parent_tgid = collector_tgid(parent);
+	u32 child_tgid = collector_tgid(child);
+	struct counters *counters;
+	u8 *wanted;
+	u8 yes = 1;
+
+	if (child_tgid == parent_tgid)
+		return 0;
+	wanted = bpf_map_lookup_elem(&targets, &parent_tgid);
+	if (!wanted)
+		return 0;
+	if (bpf_map_update_elem(&targets, &child_tgid, &yes, BPF_ANY)) {
+		counters = this_cpu_counters();
+		if (counters)
+			counters->targets_full++;
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(follow_exit, struct task_struct *task)
+{
+	u32 tgid;
+
+	if (task->signal->live.counter)
+		return 0;
+	tgid = collector_tgid(task);
+	bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+/* What runs on the CPU: perf events (timer, cycles, any counter) and tracepoints, a stack each. */
+#include "maps.h"
+#include "filter.h"
+#include "stack/kernel.h"
+#include "stack/user.h"
+#include "emit.h"
+#include "combine.h"
+
+/* 2 KiB do not fit on the BPF stack. One program runs on a CPU at a time: bpf_prog_active sees to it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sample);
+} scratch SEC(".maps");
+
+/* Hits of each tracepoint since its last sample. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_EVENTS);
+	__type(key, u32);
+	__type(value, u32);
+} tracepoint_hits SEC(".maps");
+
+static __always_inline u32 event_index(void *context)
+{
+	return config.has_cookie ? bpf_get_attach_cookie(context) & (MAX_EVENTS - 1) : 0;
+}
+
+static __always_inline void describe(struct sample *sample, struct task_struct *task, u64 now_ns)
+{
+	struct task_struct *leader = READ(task, group_leader);
+	struct pid *thread_pid = READ(task, thread_pid);
+	struct pid *leader_pid = READ(leader, thread_pid);
+	struct sample_header *header = &sample->header;
+
+	header->boottime_ns = now_ns;
+	header->start_boottime_ns = READ(leader, start_boottime);
+	header->tgid = collector_id(leader_pid, READ(task, tgid));
+	header->tid = collector_id(thread_pid, READ(task, pid));
+	header->ns_tgid = own_id(leader_pid, READ(task, tgid));
+	header->ns_tid = own_id(thread_pid, READ(task, pid));
+	bpf_get_current_comm(header->comm, sizeof(header->comm));
+	header->cpu = bpf_get_smp_processor_id();
+	header->flags = 0;
+	header->kind = RECORD_SAMPLE;
+	header->kernel_frames = 0;
+	header->user_frames = 0;
+}
+
+static __always_inline void walk(void *context, struct sample *sample, u32 task_flags, bool in_kernel)
+{
+	if (task_flags & PF_VCPU)
+		sample->header.flags |= GUEST;
+	if (in_kernel) {
+		sample->header.flags |= IN_KERNEL;
+		if (!config.user_only)
+			walk_kernel(context, sample);
+	}
+	if (task_flags & PF_KTHREAD)
+		sample->header.flags |= KERNEL_THREAD;
+	else if (!config.kernel_only)
+		walk_user(context, sample);
+}
+
+static __always_inline void count_walk(const struct sample *sample, struct counters *counters)
+{
+	if (sample->header.flags & USER_TRUNCATED)
+		counters->user_truncated++;
+	if (sample->header.flags & KERNEL_TRUNCATED)
+		counters->kernel_truncated++;
+	if (sample->header.flags & USER_UNREADABLE)
+		counters->user_unreadable++;
+}
+
+static __always_inline bool has_wanted_part(u32 task_flags, bool in_kernel)
+{
+	if (config.user_only)
+		return !(task_flags & PF_KTHREAD);
+	return in_kernel || !config.kernel_only;
+}
+
+static __always_inline void take_sample(void *context, struct task_struct *task, bool in_kernel, u64 period, u32 event,
+					struct counters *counters)
+{
+	u64 now_ns = bpf_ktime_get_boot_ns();
+	u32 zero = 0;
+	struct sample *sample = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!sample)
+		return;
+	describe(sample, task, now_ns);
+	sample->header.period = period;
+	sample->header.event = event;
+	if (!sample->header.tgid) {
+		counters->lost_no_process++;
+		return;
+	}
+	walk(context, sample, READ(task, flags), in_kernel);
+	count_walk(sample, counters);
+	if (config.combine_slots)
+		combine(sample, counters);
+	else
+		emit(sample, counters);
+	counters->run_ns += bpf_ktime_get_boot_ns() - now_ns;
+}
+
+/* Enters, filters, samples; idle leaves first. */
+static __always_inline void handle(void *context, bool in_kernel, u64 period, struct counters *counters, u32 event)
+{
+	struct task_struct *task;
+
+	if (!(u32)bpf_get_current_pid_tgid()) {
+		counters->idle++;
+		return;
+	}
+	task = current_task();
+	if (!is_wanted(collector_tgid(task)) || !has_wanted_part(READ(task, flags), in_kernel)) {
+		counters->filtered++;
+		return;
+	}
+	take_sample(context, task, in_kernel, period, event, counters);
+}
+
+static __always_inline bool interrupted_kernel(const bpf_user_pt_regs_t *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	return (regs->cs & 3) == 0; /* privilege level */
+#else
+	return (regs->pstate & 0xf) != 0; /* exception level and stack pointer; 0 is EL0t */
+#endif
+}
+
+SEC("perf_event")
+int sample_event(struct bpf_perf_event_data *context)
+{
+	u32 event = event_index(context);
+	struct counters *counters = this_cpu_counters();
+
+	if (!counters)
+		return 0;
+	counters->entries++;
+	counters->event_entries[event]++;
+	handle(context, interrupted_kernel(&context->regs), context->sample_period, counters, event);
+	return 0;
+}
+
+SEC("tp")
+int sample_tracepoint(void *context)
+{
+	u32 event = event_index(context);
+	struct counters *counters = this_cpu_counters();
+	u32 *hits = bpf_map_lookup_elem(&tracepoint_hits, &event);
+
+	if (!counters || !hits || ++*hits < config.tracepoint_periods[event])
+		return 0;
+	*hits = 0;
+	counters->entries++;
+	counters->event_entries[event]++;
+	handle(context, true, 0, counters, event);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,229 @@
+//! The kernel's address space: which module, BPF program or core text an address belongs to.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use stackhound_core::address::{KernelAddr, ObjectAddr};
+use stackhound_core::profile::Profile;
+use stackhound_core::rows::{ObjectId, ObjectKind};
+
+/// Core text is smaller than this on every architecture (about 30 MiB); beyond it lie modules and BPF programs.
+const CORE_TEXT_BYTES: u64 = 64 << 20;
+/// Between two looks for modules and BPF programs that came later.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+struct Region {
+    start: u64,
+    end: u64,
+    kind: ObjectKind,
+    name: String,
+    build_id: Vec<u8>,
+    object: Option<ObjectId>,
+}
+
+/// What is where in the kernel.
+pub struct KernelSpace {
+    base: Option<u64>,
+    build_id: Vec<u8>,
+    core: Option<ObjectId>,
+    regions: Vec<Region>,
+    refreshed: Option<Instant>,
+}
+
+impl KernelSpace {
+    /// Reads where the kernel's text begins.
+    pub fn read() -> Self {
+        Self {
+            base: text_base(),
+            build_id: note_build_id(&fs::read("/sys/kernel/notes").unwrap_or_default()),
+            core: None,
+            regions: Vec::new(),
+            refreshed: None,
+        }
+    }
+
+    /// The run-time address of an object's address 0; None when kptr_restrict hides it.
+    pub fn object_base(&self, object: ObjectId) -> Option<u64> {
+        let region = self.regions.iter().find(|region| region.object == Some(object));
+        region.map(|region| region.start).or(self.base)
+    }
+
+    /// The name of the BPF program that an object is.
+    pub fn program_name(&self, object: ObjectId) -> Option<&str> {
+        let is_it = |region: &&Region| region.object == Some(object) && region.kind == ObjectKind::Bpf;
+        self.regions.iter().find(is_it).map(|region| region.name.as_str())
+    }
+
+    /// The object that an address belongs to, and the address in that object's own space.
+    pub fn resolve(&mut self, address: KernelAddr, profile: &mut Profile) -> (ObjectId, ObjectAddr) {
+        let base = self.base.unwrap_or(0);
+        let is_core = self.base.is_some() && address.0.wrapping_sub(base) < CORE_TEXT_BYTES;
+        if !is_core {
+            if let Some(index) = self.find_region(address.0) {
+                let region = &mut self.regions[index];
+                let make = || profile.object(region.kind, &region.name, &region.build_id);
+                let object = *region.object.get_or_insert_with(make);
+                return (object, ObjectAddr(address.0 - region.start));
+            }
+        }
+        let make = || profile.object(ObjectKind::Kernel, "[kernel.kallsyms]", &self.build_id);
+        (
+            *self.core.get_or_insert_with(make),
+            ObjectAddr(address.0.wrapping_sub(base)),
+        )
+    }
+
+    fn find_region(&mut self, address: u64) -> Option<usize> {
+        let found = self.position(address);
+        let is_due = self.refreshed.is_none_or(|at| at.elapsed() > REFRESH_INTERVAL);
+        if found.is_some() || !is_due {
+            return found;
+        }
+        self.refresh();
+        self.position(address)
+    }
+
+    fn position(&self, address: u64) -> Option<usize> {
+        let after = self.regions.partition_point(|region| region.start <= address);
+        let index = after.checked_sub(1)?;
+        (address < self.regions[index].end).then_some(index)
+    }
+
+    /// Adds the modules and BPF programs that are new; those known keep their objects.
+    fn refresh(&mut self) {
+        self.refreshed = Some(Instant::now());
+        let known: Vec<(u64, String)> = self
+            .regions
+            .iter()
+            .map(|region| (region.start, region.name.clone()))
+            .collect();
+        let is_new = |region: &Region| {
+            !known
+                .iter()
+                .any(|(start, name)| (*start, name) == (region.start, &region.name))
+        };
+        let fresh: Vec<Region> = modules().into_iter().chain(bpf_programs()).filter(is_new).collect();
+        self.regions
+            .retain(|old| !fresh.iter().any(|new| new.start < old.end && old.start < new.end));
+        self.regions.extend(fresh);
+        self.regions.sort_by_key(|region| region.start);
+    }
+}
+
+/// `_stext` of /proc/kallsyms, which stands near its top; addresses are 0 where kptr_restrict hides them.
+fn text_base() -> Option<u64> {
+    let symbols = BufReader::new(File::open("/proc/kallsyms").ok()?);
+    for line in symbols.lines().map_while(Result::ok) {
+        let mut words = line.split_whitespace();
+        if let (Some(address), Some(_), Some("_stext")) = (words.next(), words.next(), words.next()) {
+            return u64::from_str_radix(address, 16).ok().filter(|address| *address != 0);
+        }
+    }
+    None
+}
+
+/// /proc/modules: `name size references users state 0xaddress`.
+fn modules() -> Vec<Region> {
+    let text = fs::read_to_string("/proc/modules").unwrap_or_default();
+    text.lines().filter_map(module).collect()
+}
+
+fn module(line: &str) -> Option<Region> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let start = u64::from_str_radix(words.get(5)?.trim_start_matches("0x"), 16)
+        .ok()
+        .filter(|start| *start != 0)?;
+    let notes = fs::read(format!("/sys/module/{}/notes/.note.gnu.build-id", words[0])).unwrap_or_default();
+    Some(Region {
+        start,
+        end: start + words.get(1)?.parse::<u64>().ok()?,
+        kind: ObjectKind::Module,
+        name: format!("[{}]", words[0]),
+        build_id: note_build_id(&notes),
+        object: None,
+    })
+}
+
+/// Each function of each BPF program that is loaded now, named as kallsyms names it.
+fn bpf_programs() -> Vec<Region> {
+    let options = ProgInfoQueryOptions::default()
+        .include_jited_ksyms(true)
+        .include_jited_func_lens(true);
+    let mut regions = Vec::new();
+    for program in ProgInfoIter::with_query_opts(options) {
+        let tag: String = program.tag.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("bpf_prog_{tag}_{}", program.name.to_string_lossy());
+        for (start, bytes) in program.jited_ksyms.iter().zip(&program.jited_func_lens) {
+            let start = *start as u64;
+            if start != 0 {
+                let (end, name) = (start + u64::from(*bytes), name.clone());
+                regions.push(Region {
+                    start,
+                    end,
+                    kind: ObjectKind::Bpf,
+                    name,
+                    build_id: Vec::new(),
+                    object: None,
+                });
+            }
+        }
+    }
+    regions
+}
+
+/// The build-id in a run of ELF notes: each is name size, description size, type, then both padded to 4 bytes.
+fn note_build_id(notes: &[u8]) -> Vec<u8> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let mut rest = notes;
+    while let Some((header, after)) = rest.split_at_checked(12) {
+        let word = |at: usize| u32::from_ne_bytes(header[at..at + 4].try_into().expect("4 bytes"));
+        let padded = |bytes: u32| bytes.next_multiple_of(4) as usize;
+        let Some((name, after)) = after.split_at_checked(padded(word(0).min(1 << 16))) else {
+            break;
+        };
+        let Some((description, after)) = after.split_at_checked(padded(word(4).min(1 << 16))) else {
+            break;
+        };
+        if word(8) == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+            return description[..word(4) as usize].to_vec();
+        }
+        rest = after;
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_id_is_found_behind_other_notes() {
+        let note = |kind: u32, description: &[u8]| {
+            let mut note = 4u32.to_ne_bytes().to_vec();
+            note.extend((description.len() as u32).to_ne_bytes());
+            note.extend(kind.to_ne_bytes());
+            note.extend(b"GNU\0");
+            note.extend(description);
+            note.resize(note.len().next_multiple_of(4), 0);
+            note
+        };
+        let notes = [note(1, b"abc"), note(3, b"12345")].concat();
+        assert_eq!(note_build_id(&notes), b"12345");
+        for length in 0..notes.len() {
+            note_build_id(&notes[..length]);
+        }
+    }
+
+    #[test]
+    fn a_module_line_gives_its_range() {
+        let region = module("nf_nat 49152 2 - Live 0xffffffffc0a00000").unwrap();
+        assert_eq!(
+            (region.start, region.end),
+            (0xffffffffc0a00000, 0xffffffffc0a00000 + 49152)
+        );
+        assert_eq!(region.name, "[nf_nat]");
+        assert!(module("nf_nat 49152 2 - Live 0x0000000000000000").is_none());
+    }
+}

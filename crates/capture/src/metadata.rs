@@ -1,0 +1,161 @@
+//! What a profile says about itself; `src/stackhound/profile/metadata.py` documents each key.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::abi;
+use crate::cost;
+use crate::cpus;
+use crate::options::{Options, Sampling};
+use crate::perf_event;
+
+/// What is noted at the start of a recording.
+pub struct Beginning {
+    boottime_ns: u64,
+    boot_to_unix_ns: i64,
+    max_sample_rate: Option<i64>,
+    process_cpu_ns: u64,
+    interrupt_ns: Option<u64>,
+}
+
+/// What is known at its end.
+pub struct Ending<'a> {
+    /// Summed over the CPUs.
+    pub counters: &'a abi::Counters,
+    /// What fired each event.
+    pub triggers: Vec<String>,
+    /// When sampling stopped.
+    pub end_boottime_ns: u64,
+    /// CPU time of this process from the start until then.
+    pub collector_cpu_ns: u64,
+    /// Its physical memory then.
+    pub resident_bytes: u64,
+    /// Sentences for the user.
+    pub notes: Vec<String>,
+}
+
+impl Beginning {
+    /// Now.
+    pub fn now() -> Self {
+        Self {
+            boottime_ns: cost::boottime_ns(),
+            boot_to_unix_ns: cost::boot_to_unix_ns(),
+            max_sample_rate: perf_event::sysctl("perf_event_max_sample_rate"),
+            process_cpu_ns: cost::process_cpu_ns(),
+            interrupt_ns: None,
+        }
+    }
+
+    /// Measures what an interrupt takes, once sampling runs.
+    pub fn calibrate(&mut self) {
+        self.interrupt_ns = cost::interrupt_ns();
+    }
+
+    /// Since sampling began.
+    pub fn elapsed_ns(&self) -> u64 {
+        cost::boottime_ns() - self.boottime_ns
+    }
+
+    /// CPU time of this process since then.
+    pub fn collector_cpu_ns(&self) -> u64 {
+        cost::process_cpu_ns() - self.process_cpu_ns
+    }
+
+    /// The metadata of the finished recording.
+    pub fn finish(&self, options: &Options, ending: &Ending<'_>) -> Value {
+        json!({
+            "created_unix_ns": cost::clock_ns(libc::CLOCK_REALTIME),
+            "host": host(),
+            "options": settings(options),
+            "clock": {
+                "boot_to_unix_ns_start": self.boot_to_unix_ns,
+                "boot_to_unix_ns_end": cost::boot_to_unix_ns(),
+                "start_boottime_ns": self.boottime_ns,
+                "end_boottime_ns": ending.end_boottime_ns,
+            },
+            "frequency": self.frequency(options, ending),
+            "cost": self.cost(ending),
+            "counters": counters(ending.counters),
+            "triggers": ending.triggers,
+            "notes": ending.notes,
+        })
+    }
+
+    fn frequency(&self, options: &Options, ending: &Ending<'_>) -> Value {
+        let asked_hz = options.events.iter().find_map(|event| match event.sampling {
+            Sampling::Frequency(hz) => Some(hz),
+            Sampling::Period(_) => None,
+        });
+        let seconds = (ending.end_boottime_ns - self.boottime_ns) as f64 / 1e9;
+        let cpus = cpus::online().len() as f64;
+        let after = perf_event::sysctl("perf_event_max_sample_rate");
+        json!({
+            "asked_hz": asked_hz,
+            "achieved_hz": asked_hz.map(|_| ending.counters.event_entries[0] as f64 / seconds.max(1e-9) / cpus),
+            "max_sample_rate_before": self.max_sample_rate,
+            "max_sample_rate_after": after,
+            "throttled": after < self.max_sample_rate,
+        })
+    }
+
+    fn cost(&self, ending: &Ending<'_>) -> Value {
+        let runs = sampled(ending.counters);
+        json!({
+            "bpf_runs": runs,
+            "bpf_ns": ending.counters.run_ns,
+            "bpf_ns_per_run": ending.counters.run_ns as f64 / runs.max(1) as f64,
+            "interrupt_ns_per_sample": self.interrupt_ns,
+            "collector_cpu_ns": ending.collector_cpu_ns,
+            "resident_bytes": ending.resident_bytes,
+            "elapsed_ns": ending.end_boottime_ns - self.boottime_ns,
+        })
+    }
+}
+
+/// Runs of the program that walked a stack.
+pub fn sampled(counters: &abi::Counters) -> u64 {
+    counters.entries - counters.idle - counters.filtered
+}
+
+fn counters(counters: &abi::Counters) -> Value {
+    json!({
+        "entries": counters.entries,
+        "idle": counters.idle,
+        "filtered": counters.filtered,
+        "emitted": counters.emitted,
+        "combined": counters.combined,
+        "lost_ring_full": counters.lost_ring_full,
+        "lost_ring_busy": counters.lost_ring_busy,
+        "lost_ring_combined": counters.lost_ring_combined,
+        "lost_no_process": counters.lost_no_process,
+        "user_truncated": counters.user_truncated,
+        "kernel_truncated": counters.kernel_truncated,
+        "user_unreadable": counters.user_unreadable,
+    })
+}
+
+fn host() -> Value {
+    let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+    json!({
+        "name": line("/proc/sys/kernel/hostname"),
+        "kernel": line("/proc/sys/kernel/osrelease"),
+        "architecture": std::env::consts::ARCH,
+        "cpus": libbpf_rs::num_possible_cpus().unwrap_or(0),
+        "cpus_online": cpus::online().len(),
+    })
+}
+
+fn settings(options: &Options) -> Value {
+    json!({
+        "events": options.events.iter().map(|event| &event.name).collect::<Vec<_>>(),
+        "pids": options.pids,
+        "inherit": options.inherit,
+        "comm": options.comm,
+        "cgroup": options.cgroup,
+        "user_only": options.user_only,
+        "kernel_only": options.kernel_only,
+        "aggregate": options.aggregate,
+        "include_self": options.include_self,
+    })
+}

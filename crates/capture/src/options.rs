@@ -1,0 +1,79 @@
+//! What to record.
+
+use std::path::PathBuf;
+
+/// How often an event makes a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// So many samples a second and CPU.
+    Frequency(u64),
+    /// A sample for each so many occurrences.
+    Period(u64),
+}
+
+/// An event, as perf_event_open(2) numbers it.
+#[derive(Clone, Debug)]
+pub struct EventSpec {
+    /// As the user named it.
+    pub name: String,
+    /// Of a sample's value: `nanoseconds`, `count`, `bytes`.
+    pub unit: String,
+    /// `perf_event_attr.type`; None for the plain `cpu` event, whose trigger is what this machine has.
+    pub kind: Option<u32>,
+    /// `perf_event_attr.config` and its extensions.
+    pub config: [u64; 3],
+    /// How often.
+    pub sampling: Sampling,
+    /// `category:name`; such an event runs another program.
+    pub tracepoint: Option<String>,
+    /// perf's `:u`.
+    pub exclude_kernel: bool,
+    /// perf's `:k`.
+    pub exclude_user: bool,
+}
+
+/// What to record; `src/stackhound/recording/options.py` explains each to the user.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// At least one, at most `abi::MAX_EVENTS`.
+    pub events: Vec<EventSpec>,
+    /// Take cpu-clock even where there are cycles.
+    pub software_only: bool,
+    /// Processes; empty for the whole system.
+    pub pids: Vec<u32>,
+    /// Whether their children are followed.
+    pub inherit: bool,
+    /// Only threads of this name.
+    pub comm: Option<String>,
+    /// Only threads below this cgroup (version 2) directory.
+    pub cgroup: Option<PathBuf>,
+    /// Walk no kernel stacks; kernel threads are left out.
+    pub user_only: bool,
+    /// Walk no user stacks; samples in user code are left out.
+    pub kernel_only: bool,
+    /// Sample this process too.
+    pub include_self: bool,
+    /// Combine equal samples in the kernel.
+    pub aggregate: bool,
+    /// Of the ring, rounded up to a power of two; None: by rate and CPUs.
+    pub ring_bytes: Option<usize>,
+    /// Keep each sample's virtual addresses.
+    pub raw_addresses: bool,
+    /// Between two drains.
+    pub drain_interval_ms: u64,
+    /// Where separate debug files are looked for, besides the usual places.
+    pub debug_dirs: Vec<PathBuf>,
+    /// 0 error … 4 trace; to stderr.
+    pub log_level: u8,
+}
+
+impl Options {
+    /// The fastest rate asked for in samples a second and CPU, for sizing; events by period count as 10,000.
+    pub fn fastest_hz(&self) -> u64 {
+        let rate = |event: &EventSpec| match event.sampling {
+            Sampling::Frequency(hz) => hz,
+            Sampling::Period(_) => 10_000,
+        };
+        self.events.iter().map(rate).sum()
+    }
+}

@@ -1,0 +1,170 @@
+//! perf_event_open(2): one event a CPU, and its own count.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libbpf_sys::perf_event_attr;
+
+use crate::options::{EventSpec, Options, Sampling};
+
+const PERF_TYPE_HARDWARE: u32 = 0;
+const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
+const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
+const PERF_FLAG_FD_CLOEXEC: u64 = 8;
+const EVERY_PROCESS: i32 = -1;
+
+/// An event as it will be opened on each CPU, its trigger settled.
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    /// What fires: `cycles`, `cpu-clock`, or the event's own name.
+    pub name: String,
+    /// What a sample's value counts.
+    pub unit: String,
+    /// As asked for.
+    pub event: EventSpec,
+    kind: u32,
+    config: [u64; 3],
+}
+
+impl Trigger {
+    /// Settles what fires: for `cpu` the cycle counter where this machine has one, otherwise the CPU clock.
+    pub fn settle(event: &EventSpec, options: &Options, cpu: u32) -> Self {
+        if let Some(kind) = event.kind {
+            let (name, unit) = (event.name.clone(), event.unit.clone());
+            return Self {
+                name,
+                unit,
+                event: event.clone(),
+                kind,
+                config: event.config,
+            };
+        }
+        let cycles = Self::cpu(event, "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
+        if !options.software_only && cycles.open(cpu).is_ok() {
+            return cycles;
+        }
+        Self::cpu(event, "cpu-clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK)
+    }
+
+    fn cpu(event: &EventSpec, name: &str, kind: u32, config: u64) -> Self {
+        let by_cycles = name == "cycles" && matches!(event.sampling, Sampling::Period(_));
+        let unit = if by_cycles { "count".into() } else { event.unit.clone() };
+        Self {
+            name: name.into(),
+            unit,
+            event: event.clone(),
+            kind,
+            config: [config, 0, 0],
+        }
+    }
+
+    fn is_cpu_clock(&self) -> bool {
+        self.kind == PERF_TYPE_SOFTWARE && self.config[0] == PERF_COUNT_SW_CPU_CLOCK
+    }
+
+    /// Whether samples of it stand for nominal time, 1/F each.
+    pub fn is_nominal_time(&self) -> bool {
+        self.event.kind.is_none() && matches!(self.event.sampling, Sampling::Frequency(_))
+    }
+
+    /// Opens it on one CPU for every process, disabled.
+    pub fn open(&self, cpu: u32) -> io::Result<OwnedFd> {
+        open(&self.attributes(), EVERY_PROCESS, cpu as i32)
+    }
+
+    fn attributes(&self) -> perf_event_attr {
+        let mut attributes = attributes(self.kind, self.config[0]);
+        attributes.__bindgen_anon_3.config1 = self.config[1];
+        attributes.__bindgen_anon_4.config2 = self.config[2];
+        attributes.set_exclude_kernel(self.event.exclude_kernel.into());
+        attributes.set_exclude_user(self.event.exclude_user.into());
+        self.set_rate(&mut attributes);
+        attributes
+    }
+
+    /// A fixed period beats the kernel's frequency control wherever the period is known: for clocks it is time itself.
+    fn set_rate(&self, attributes: &mut perf_event_attr) {
+        match self.event.sampling {
+            Sampling::Period(period) => attributes.__bindgen_anon_1.sample_period = period,
+            Sampling::Frequency(hz) if self.is_cpu_clock() => {
+                attributes.__bindgen_anon_1.sample_period = 1_000_000_000 / hz.max(1);
+            }
+            Sampling::Frequency(_) if self.event.tracepoint.is_some() => {
+                attributes.__bindgen_anon_1.sample_period = 1;
+            }
+            Sampling::Frequency(hz) => {
+                attributes.set_freq(1);
+                attributes.__bindgen_anon_1.sample_freq = hz;
+            }
+        }
+    }
+
+    /// Program entries that the event's own count stands for, where the period is fixed.
+    pub fn expected_entries(&self, count: u64) -> Option<u64> {
+        let mut attributes = perf_event_attr::default();
+        self.set_rate(&mut attributes);
+        // SAFETY: both members of the union are u64.
+        let period = unsafe { attributes.__bindgen_anon_1.sample_period };
+        (attributes.freq() == 0 && period > 0).then(|| count / period)
+    }
+}
+
+/// An event's attributes with nothing but its number; disabled.
+pub fn attributes(kind: u32, config: u64) -> perf_event_attr {
+    let mut attributes = perf_event_attr {
+        type_: kind,
+        config,
+        ..Default::default()
+    };
+    attributes.size = size_of::<perf_event_attr>() as u32;
+    attributes.set_disabled(1);
+    attributes
+}
+
+/// The cpu-clock of one thread, for calibration.
+pub fn own_cpu_clock(period_ns: u64) -> io::Result<OwnedFd> {
+    let mut attributes = attributes(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
+    attributes.__bindgen_anon_1.sample_period = period_ns;
+    attributes.set_disabled(0);
+    open(&attributes, 0, -1)
+}
+
+/// perf_event_open(2).
+pub fn open(attributes: &perf_event_attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the attributes live through the call; the kernel reads `size` bytes of them.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            std::ptr::from_ref(attributes),
+            pid,
+            cpu,
+            -1,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new file descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Enables an event that was opened disabled.
+pub fn enable(fd: &OwnedFd) -> io::Result<()> {
+    const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
+    // SAFETY: an ioctl without an argument on an open file descriptor.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), PERF_EVENT_IOC_ENABLE, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A sysctl of perf or the kernel, as a number.
+pub fn sysctl(name: &str) -> Option<i64> {
+    std::fs::read_to_string(format!("/proc/sys/kernel/{name}"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}

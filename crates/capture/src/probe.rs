@@ -1,0 +1,177 @@
+//! What this kernel lets us do, tried out and undone: for `stackhound doctor`.
+
+use libbpf_rs::{MapType, ProgramType};
+
+use crate::abi;
+use crate::options::{EventSpec, Options, Sampling};
+use crate::perf_event::Trigger;
+use crate::programs::Programs;
+use crate::sideband::Sideband;
+
+/// One thing that was tried.
+pub struct Probe {
+    /// What.
+    pub name: &'static str,
+    /// `ok`, `degraded` or `missing`.
+    pub state: &'static str,
+    /// What was found, or the error.
+    pub detail: String,
+}
+
+/// Tries everything; changes nothing that outlives the call.
+pub fn probe() -> Vec<Probe> {
+    vec![
+        sampling(),
+        sideband(),
+        hardware(),
+        helper(
+            "bpf_get_attach_cookie",
+            ProgramType::PerfEvent,
+            libbpf_sys::BPF_FUNC_get_attach_cookie,
+            "one event at a time",
+        ),
+        helper(
+            "bpf_task_pt_regs",
+            ProgramType::PerfEvent,
+            libbpf_sys::BPF_FUNC_task_pt_regs,
+            "an older way is used",
+        ),
+        helper(
+            "bpf_loop",
+            ProgramType::PerfEvent,
+            libbpf_sys::BPF_FUNC_loop,
+            "bounded loops are used",
+        ),
+        map("task storage", MapType::TaskStorage),
+        map("ring buffer", MapType::RingBuf),
+    ]
+}
+
+fn cpu_event() -> EventSpec {
+    EventSpec {
+        name: "cpu".into(),
+        unit: "nanoseconds".into(),
+        kind: None,
+        config: [0; 3],
+        sampling: Sampling::Frequency(99),
+        tracepoint: None,
+        exclude_kernel: false,
+        exclude_user: false,
+    }
+}
+
+fn options() -> Options {
+    Options {
+        events: vec![cpu_event()],
+        software_only: false,
+        pids: vec![std::process::id()],
+        inherit: true,
+        comm: None,
+        cgroup: None,
+        user_only: false,
+        kernel_only: false,
+        include_self: false,
+        aggregate: false,
+        ring_bytes: None,
+        raw_addresses: false,
+        drain_interval_ms: 100,
+        debug_dirs: Vec::new(),
+        log_level: 0,
+    }
+}
+
+fn result(name: &'static str, result: Result<String, String>) -> Probe {
+    match result {
+        Ok(detail) => Probe {
+            name,
+            state: "ok",
+            detail,
+        },
+        Err(detail) => Probe {
+            name,
+            state: "missing",
+            detail,
+        },
+    }
+}
+
+/// The real programs, loaded and attached for a moment.
+fn sampling() -> Probe {
+    let options = options();
+    let trigger = Trigger::settle(&options.events[0], &options, crate::cpus::online()[0]);
+    let tried = Programs::load(&options, vec![trigger], 1 << 20).and_then(|mut programs| programs.attach_missing());
+    let say = |events: usize| format!("perf_event and tp_btf programs load and attach, {events} CPUs");
+    result("sampling programs", tried.map(say).map_err(|error| error.message))
+}
+
+fn sideband() -> Probe {
+    let tried = Sideband::open(&crate::cpus::online());
+    result(
+        "process records",
+        tried
+            .map(|_| "mmap, exec, fork, exit".into())
+            .map_err(|error| error.to_string()),
+    )
+}
+
+fn hardware() -> Probe {
+    let options = options();
+    let trigger = Trigger::settle(&options.events[0], &options, crate::cpus::online()[0]);
+    let state = if trigger.name == "cycles" { "ok" } else { "degraded" };
+    let detail = match state {
+        "ok" => "cycles",
+        _ => "none (a virtual machine, most likely): cpu-clock is used, which cannot see code with interrupts off",
+    };
+    Probe {
+        name: "hardware counters",
+        state,
+        detail: detail.into(),
+    }
+}
+
+fn helper(name: &'static str, program: ProgramType, helper: libbpf_sys::bpf_func_id, without: &str) -> Probe {
+    match program.is_helper_supported(helper) {
+        Ok(true) => Probe {
+            name,
+            state: "ok",
+            detail: "there".into(),
+        },
+        Ok(false) => Probe {
+            name,
+            state: "degraded",
+            detail: format!("not in this kernel: {without}"),
+        },
+        Err(error) => Probe {
+            name,
+            state: "missing",
+            detail: error.to_string(),
+        },
+    }
+}
+
+fn map(name: &'static str, kind: MapType) -> Probe {
+    let tried = kind.is_supported().map_err(|error| error.to_string());
+    result(
+        name,
+        tried.and_then(|there| {
+            if there {
+                Ok("there".into())
+            } else {
+                Err("not in this kernel".into())
+            }
+        }),
+    )
+}
+
+/// How many events one recording takes.
+pub const MAX_EVENTS: usize = abi::MAX_EVENTS;
+
+/// Why an event cannot be counted here; None when it can.
+pub fn probe_event(kind: u32, config: u64) -> Option<String> {
+    let error = crate::perf_event::open(&crate::perf_event::attributes(kind, config), 0, -1).err()?;
+    Some(match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => "this machine has no such counter".into(),
+        Some(libc::EPERM | libc::EACCES) => "permission denied".into(),
+        _ => error.to_string(),
+    })
+}

@@ -1,0 +1,481 @@
+//! Which process had what mapped where, at each moment of the recording.
+//!
+//! Side-band records and samples arrive here ordered by time. A process is known by its pid and its start; exec makes
+//! it another program, with a row and mappings of its own.
+
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use stackhound_core::address::{FileOffset, ObjectAddr, ProcessAddr};
+use stackhound_core::maps::parse_maps;
+use stackhound_core::profile::Profile;
+use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, ThreadId};
+
+use crate::drain::RawSample;
+use crate::files::{FileId, FileStore};
+use crate::procfs::{self, ProcessInfo};
+use crate::sideband::{Change, MappedFile, ProcessEvent};
+
+/// Mappings of code that one process may have; beyond it the oldest are kept and the rest is unknown.
+const MAX_MAPPINGS: usize = 65_536;
+/// An ended process is forgotten this long after its end: samples of its last moments may still be in a ring.
+const FORGET_NS: u64 = 2_000_000_000;
+
+/// Code at an address range of a process.
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    start: u64,
+    end: u64,
+    file_offset: u64,
+    target: Target,
+    first_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    File(FileId),
+    Anonymous,
+    Vsyscall,
+}
+
+/// One program in one process.
+struct Instance {
+    start_boottime_ns: Option<u64>,
+    info: ProcessInfo,
+    mappings: Arc<Vec<Mapping>>,
+    row: Option<ProcessId>,
+    written: HashSet<(u64, u64, FileId)>,
+    has_news: bool,
+    anonymous: Option<ObjectId>,
+    ended_ns: Option<u64>,
+    was_gone: bool,
+}
+
+/// A perf map that was there when code without a file was first sampled.
+pub struct PerfMap {
+    /// Opened, checked.
+    pub file: File,
+}
+
+/// All processes of the recording.
+#[derive(Default)]
+pub struct Processes {
+    by_pid: HashMap<u32, Instance>,
+    perf_maps: HashMap<ObjectId, Option<PerfMap>>,
+    unknown: HashMap<&'static str, ObjectId>,
+    reasons: HashMap<ObjectId, &'static str>,
+    gone: u64,
+}
+
+const OUTSIDE: &str = "outside any mapping";
+const GONE: &str = "process gone before its mappings were seen";
+const VSYSCALL: &str = "vsyscall page";
+const NO_PERF_MAP: &str = "code without a file, and no perf map";
+
+impl Processes {
+    /// Reads a process that runs already.
+    pub fn scan(&mut self, pid: u32, files: &mut FileStore, now_ns: u64) {
+        if !self.by_pid.contains_key(&pid) {
+            let instance = Instance::read(pid, None, files, now_ns);
+            self.by_pid.insert(pid, instance);
+        }
+    }
+
+    /// Takes note of what a process did.
+    pub fn apply(&mut self, event: ProcessEvent, files: &mut FileStore, profile: &mut Profile) {
+        let ProcessEvent { time_ns, pid, change } = event;
+        match change {
+            Change::Fork { parent } => self.fork(pid, parent),
+            Change::Exec { comm } => self.exec(pid, &comm, time_ns, profile),
+            Change::Exit => self.exit(pid, time_ns, profile),
+            Change::Map(map) => self.map(pid, &map, time_ns, files),
+        }
+    }
+
+    /// The child has its parent's mappings until it makes its own.
+    fn fork(&mut self, pid: u32, parent: u32) {
+        let Some(from) = self.by_pid.get(&parent) else { return };
+        let info = ProcessInfo {
+            parent,
+            start_ticks: 0,
+            ..from.info.clone()
+        };
+        let child = Instance {
+            mappings: Arc::clone(&from.mappings),
+            ..Instance::empty(info)
+        };
+        self.by_pid.insert(pid, child);
+    }
+
+    fn exec(&mut self, pid: u32, comm: &[u8], time_ns: u64, profile: &mut Profile) {
+        let before = self.by_pid.get(&pid);
+        let inherited = before.map(|instance| instance.info.clone()).unwrap_or_default();
+        let start_boottime_ns = before.and_then(|instance| instance.start_boottime_ns);
+        if let Some(row) = before.and_then(|instance| instance.row) {
+            profile.process_mut(row).exit_boottime_ns = Some(time_ns);
+        }
+        let comm = String::from_utf8_lossy(comm).into_owned();
+        let info = ProcessInfo::read(pid).unwrap_or(ProcessInfo {
+            executable: String::new(),
+            command_line: String::new(),
+            ..inherited
+        });
+        let info = ProcessInfo { comm, ..info };
+        self.by_pid.insert(
+            pid,
+            Instance {
+                start_boottime_ns,
+                ..Instance::empty(info)
+            },
+        );
+    }
+
+    fn exit(&mut self, pid: u32, time_ns: u64, profile: &mut Profile) {
+        if let Some(instance) = self.by_pid.get_mut(&pid) {
+            instance.ended_ns = Some(time_ns);
+            if let Some(row) = instance.row {
+                profile.process_mut(row).exit_boottime_ns = Some(time_ns);
+            }
+        }
+    }
+
+    fn map(&mut self, pid: u32, map: &MappedFile, time_ns: u64, files: &mut FileStore) {
+        let instance = self
+            .by_pid
+            .entry(pid)
+            .or_insert_with(|| Instance::read(pid, None, files, time_ns));
+        instance.add(pid, map, time_ns, files);
+    }
+
+    /// Forgets processes that ended a while ago.
+    pub fn forget_ended(&mut self, now_ns: u64) {
+        self.by_pid.retain(|pid, instance| match instance.ended_ns {
+            Some(ended_ns) => ended_ns + FORGET_NS > now_ns || procfs::exists(*pid),
+            None => true,
+        });
+    }
+
+    /// The sample's thread, with rows for it and its process.
+    pub fn thread(&mut self, sample: &RawSample<'_>, files: &mut FileStore, profile: &mut Profile) -> ThreadId {
+        let header = &sample.header;
+        let instance = self.instance(sample, files);
+        if header.tid == header.tgid {
+            let comm = &header.comm[..];
+            instance.info.comm = String::from_utf8_lossy(comm.split(|b| *b == 0).next().unwrap_or(comm)).into_owned();
+        }
+        let row = instance.row(header.tgid, header.ns_tgid, header.start_boottime_ns, profile);
+        instance.write_mappings(row, files, profile);
+        let comm = header.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        profile.thread(row, header.tid, header.ns_tid, comm)
+    }
+
+    /// The program that a sample ran in. A pid that was used again is told by its start.
+    fn instance(&mut self, sample: &RawSample<'_>, files: &mut FileStore) -> &mut Instance {
+        let header = &sample.header;
+        let (pid, start_ns) = (header.tgid, header.start_boottime_ns);
+        let is_same = |instance: &Instance| instance.start_boottime_ns.is_none_or(|known_ns| known_ns == start_ns);
+        if !self.by_pid.get(&pid).is_some_and(is_same) {
+            let instance = Instance::read(pid, Some(start_ns), files, header.boottime_ns);
+            self.gone += u64::from(instance.was_gone);
+            self.by_pid.insert(pid, instance);
+        }
+        let instance = self.by_pid.get_mut(&pid).expect("just made sure of");
+        instance.start_boottime_ns = Some(start_ns);
+        instance
+    }
+
+    /// How many of a user stack's frames, leaf first, are code: frame pointers lead astray in code that was built
+    /// without them, and what they find there is no return address. The leaf is always one.
+    pub fn code_frames(&self, pid: u32, user: &[u64]) -> usize {
+        let Some(instance) = self.by_pid.get(&pid).filter(|instance| !instance.was_gone) else {
+            return user.len();
+        };
+        let is_astray = |address: &u64| instance.find(address.wrapping_sub(1)).is_none();
+        user.iter()
+            .skip(1)
+            .position(is_astray)
+            .map_or(user.len(), |callers| callers + 1)
+    }
+
+    /// The object that an address of the sample's process belongs to, and the address in that object's own space.
+    pub fn resolve(
+        &mut self,
+        pid: u32,
+        address: ProcessAddr,
+        files: &mut FileStore,
+        profile: &mut Profile,
+    ) -> (ObjectId, ObjectAddr) {
+        let Some(instance) = self.by_pid.get_mut(&pid) else {
+            return self.unknown(GONE, address, profile);
+        };
+        match instance.find(address.0) {
+            Some(Mapping {
+                start,
+                file_offset,
+                target: Target::File(file),
+                ..
+            }) => files.resolve(file, FileOffset(address.0 - start + file_offset), profile),
+            Some(Mapping {
+                target: Target::Anonymous,
+                ..
+            }) => {
+                let object = instance.anonymous_object(pid, profile, &mut self.perf_maps);
+                (object, ObjectAddr(address.0))
+            }
+            Some(Mapping {
+                target: Target::Vsyscall,
+                ..
+            }) => self.unknown(VSYSCALL, address, profile),
+            None if instance.was_gone => self.unknown(GONE, address, profile),
+            None => self.unknown(OUTSIDE, address, profile),
+        }
+    }
+
+    fn unknown(&mut self, reason: &'static str, address: ProcessAddr, profile: &mut Profile) -> (ObjectId, ObjectAddr) {
+        let make = || profile.object(ObjectKind::Unknown, &format!("[{reason}]"), &[]);
+        let object = *self.unknown.entry(reason).or_insert_with(make);
+        self.reasons.insert(object, reason);
+        (object, ObjectAddr(address.0))
+    }
+
+    /// Why the addresses of an object have no names, for objects that are no files.
+    pub fn reason(&self, object: ObjectId) -> Option<&'static str> {
+        self.reasons.get(&object).copied()
+    }
+
+    /// The perf map of an object that is a process's code without a file; Err with the reason where there is none.
+    pub fn perf_map(&mut self, object: ObjectId) -> Option<Result<&mut PerfMap, &'static str>> {
+        Some(self.perf_maps.get_mut(&object)?.as_mut().ok_or(NO_PERF_MAP))
+    }
+
+    /// Samples of processes that were gone before they could be looked at.
+    pub fn gone(&self) -> u64 {
+        self.gone
+    }
+}
+
+impl Instance {
+    fn empty(info: ProcessInfo) -> Self {
+        Self {
+            start_boottime_ns: None,
+            info,
+            mappings: Arc::default(),
+            row: None,
+            written: HashSet::new(),
+            has_news: true,
+            anonymous: None,
+            ended_ns: None,
+            was_gone: false,
+        }
+    }
+
+    /// From /proc; with nothing in it when the process is gone, or another has its pid.
+    fn read(pid: u32, start_ns: Option<u64>, files: &mut FileStore, now_ns: u64) -> Self {
+        let info = ProcessInfo::read(pid).filter(|info| start_ns.is_none_or(|start_ns| info.began_at(start_ns)));
+        let Some(info) = info else {
+            return Self {
+                was_gone: true,
+                ..Self::empty(ProcessInfo::default())
+            };
+        };
+        let mut instance = Self::empty(info);
+        for map in parse_maps(&procfs::maps(pid).unwrap_or_default()).filter(|map| map.executable) {
+            let map = MappedFile {
+                start: map.start.0,
+                end: map.end.0,
+                file_offset: map.file_offset.0,
+                device: map.device,
+                inode: map.inode,
+                path: map.path.into_bytes(),
+            };
+            instance.add(pid, &map, now_ns, files);
+        }
+        instance
+    }
+
+    /// A new mapping takes the place of what it overlaps.
+    fn add(&mut self, pid: u32, map: &MappedFile, time_ns: u64, files: &mut FileStore) {
+        let target = match &map.path[..] {
+            b"[vsyscall]" => Target::Vsyscall,
+            b"[vdso]" => Target::File(files.hold(pid, map)),
+            path if !path.starts_with(b"/") || map.inode == 0 => Target::Anonymous,
+            _ => Target::File(files.hold(pid, map)),
+        };
+        if matches!(target, Target::File(_)) && self.info.executable.is_empty() {
+            self.info.executable = String::from_utf8_lossy(&map.path).into_owned();
+        }
+        let first_ns = time_ns;
+        let new = Mapping {
+            start: map.start,
+            end: map.end,
+            file_offset: map.file_offset,
+            target,
+            first_ns,
+        };
+        let mappings = Arc::make_mut(&mut self.mappings);
+        cut_out(mappings, new.start, new.end);
+        if mappings.len() < MAX_MAPPINGS {
+            let at = mappings.partition_point(|mapping| mapping.start < new.start);
+            mappings.insert(at, new);
+            self.has_news = true;
+        }
+    }
+
+    fn find(&self, address: u64) -> Option<Mapping> {
+        let after = self.mappings.partition_point(|mapping| mapping.start <= address);
+        let mapping = self.mappings.get(after.checked_sub(1)?)?;
+        (address < mapping.end).then_some(*mapping)
+    }
+
+    fn row(&mut self, pid: u32, ns_pid: u32, start_boottime_ns: u64, profile: &mut Profile) -> ProcessId {
+        if let Some(row) = self.row {
+            return row;
+        }
+        let info = &self.info;
+        let row = profile.process(ProcessRow {
+            pid,
+            ns_pid,
+            parent_pid: info.parent,
+            start_boottime_ns,
+            comm: info.comm.clone(),
+            executable: info.executable.clone(),
+            command_line: info.command_line.clone(),
+            cgroup: info.cgroup.clone(),
+            container: container(&info.cgroup),
+            exit_boottime_ns: self.ended_ns,
+        });
+        *self.row.insert(row)
+    }
+
+    /// Rows for the file mappings that have none yet; only programs that were sampled get here.
+    fn write_mappings(&mut self, process: ProcessId, files: &mut FileStore, profile: &mut Profile) {
+        if !std::mem::take(&mut self.has_news) {
+            return;
+        }
+        for mapping in self.mappings.iter() {
+            let Mapping {
+                start,
+                end,
+                file_offset,
+                first_ns,
+                target,
+            } = *mapping;
+            let Target::File(file) = target else { continue };
+            if self.written.insert((start, end, file)) {
+                let (object, path) = (files.object(file, profile), files.path(file).to_string());
+                profile.mapping(MappingRow {
+                    process,
+                    start: ProcessAddr(start),
+                    end: ProcessAddr(end),
+                    file_offset: FileOffset(file_offset),
+                    object,
+                    path,
+                    first_ns,
+                });
+            }
+        }
+    }
+
+    /// Code without a file: one object for the program, whose perf map is opened at first sight.
+    fn anonymous_object(
+        &mut self,
+        pid: u32,
+        profile: &mut Profile,
+        perf_maps: &mut HashMap<ObjectId, Option<PerfMap>>,
+    ) -> ObjectId {
+        if let Some(object) = self.anonymous {
+            return object;
+        }
+        let start_ns = self.start_boottime_ns.unwrap_or(0);
+        let name = format!("[code of {} {pid}@{start_ns}]", self.info.comm);
+        let object = profile.object(ObjectKind::Jit, &name, &[]);
+        perf_maps.insert(object, open_perf_map(pid));
+        *self.anonymous.insert(object)
+    }
+}
+
+/// Removes a range from mappings that are ordered and do not overlap.
+fn cut_out(mappings: &mut Vec<Mapping>, start: u64, end: u64) {
+    let is_touched = |mapping: &Mapping| mapping.start < end && start < mapping.end;
+    if !mappings.iter().any(is_touched) {
+        return;
+    }
+    let mut kept = Vec::with_capacity(mappings.len() + 1);
+    for mapping in mappings.drain(..) {
+        if !is_touched(&mapping) {
+            kept.push(mapping);
+            continue;
+        }
+        if mapping.start < start {
+            kept.push(Mapping { end: start, ..mapping });
+        }
+        if end < mapping.end {
+            let file_offset = mapping.file_offset.wrapping_add(end - mapping.start);
+            kept.push(Mapping {
+                start: end,
+                file_offset,
+                ..mapping
+            });
+        }
+    }
+    *mappings = kept;
+}
+
+/// /tmp/perf-PID.map as the process sees it: a regular file of its own user or root, no link, never waited for.
+fn open_perf_map(pid: u32) -> Option<PerfMap> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ns_pid = procfs::innermost_id(&status, "NSpid:")?;
+    let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(format!("/proc/{pid}/root/tmp/perf-{ns_pid}.map"))
+        .ok()?;
+    let metadata = file.metadata().ok()?;
+    (metadata.is_file() && [0, owner].contains(&metadata.uid())).then_some(PerfMap { file })
+}
+
+/// The container's id in a cgroup path: the last run of 64 hexadecimal digits (Docker, containerd, CRI-O, Podman).
+fn container(cgroup: &str) -> String {
+    const ID_DIGITS: usize = 64;
+    let parts = cgroup.rsplit(|digit: char| !digit.is_ascii_hexdigit());
+    parts
+        .into_iter()
+        .find(|part| part.len() == ID_DIGITS)
+        .unwrap_or_default()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, end: u64) -> Mapping {
+        Mapping {
+            start,
+            end,
+            file_offset: start,
+            target: Target::Anonymous,
+            first_ns: 0,
+        }
+    }
+
+    #[test]
+    fn a_new_mapping_cuts_a_hole_into_the_old_one() {
+        let mut mappings = vec![mapping(0, 10), mapping(20, 50)];
+        cut_out(&mut mappings, 30, 40);
+        let ranges: Vec<_> = mappings.iter().map(|m| (m.start, m.end, m.file_offset)).collect();
+        assert_eq!(ranges, [(0, 10, 0), (20, 30, 20), (40, 50, 40)]);
+        cut_out(&mut mappings, 0, 100);
+        assert!(mappings.is_empty());
+    }
+
+    #[test]
+    fn a_container_is_known_by_its_cgroup() {
+        let id = "0123456789abcdef".repeat(4);
+        assert_eq!(container(&format!("/system.slice/docker-{id}.scope")), id);
+        assert_eq!(container("/user.slice/session-1.scope"), "");
+    }
+}

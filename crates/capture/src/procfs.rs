@@ -1,0 +1,151 @@
+//! /proc/PID, read with a bound on everything: a process can make its files as long as it likes.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Of /proc/PID/maps: 64 Ki mappings of 256 bytes.
+const MAPS_BYTES: u64 = 16 << 20;
+const SMALL_BYTES: u64 = 64 << 10;
+const COMMAND_LINE_BYTES: u64 = 4 << 10;
+
+/// Clock ticks a second in /proc/PID/stat: USER_HZ, 100 on every architecture that counts.
+const TICK_NS: u64 = 1_000_000_000 / 100;
+
+/// What /proc knows of a process.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessInfo {
+    /// Start in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Its parent.
+    pub parent: u32,
+    /// Of its first thread.
+    pub comm: String,
+    /// As it sees it.
+    pub executable: String,
+    /// Arguments, with spaces between them.
+    pub command_line: String,
+    /// Path in the cgroup hierarchy.
+    pub cgroup: String,
+}
+
+impl ProcessInfo {
+    /// Reads it all; None when the process is gone.
+    pub fn read(pid: u32) -> Option<Self> {
+        let stat = text(pid, "stat", SMALL_BYTES)?;
+        let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
+        let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        Some(Self {
+            start_ticks: fields.get(19)?.parse().ok()?,
+            parent: fields.get(1)?.parse().ok()?,
+            comm: text(pid, "comm", SMALL_BYTES)?.trim_end_matches('\n').into(),
+            executable: executable.to_string_lossy().into_owned(),
+            command_line: command_line(pid),
+            cgroup: cgroup_path(&text(pid, "cgroup", SMALL_BYTES).unwrap_or_default()),
+        })
+    }
+
+    /// Whether it is the process that began at this time, and not a later one with its number.
+    pub fn began_at(&self, start_boottime_ns: u64) -> bool {
+        self.start_ticks.abs_diff(start_boottime_ns / TICK_NS) <= 1
+    }
+}
+
+/// /proc/PID/maps; None when the process is gone.
+pub fn maps(pid: u32) -> Option<Vec<u8>> {
+    bytes(pid, "maps", MAPS_BYTES)
+}
+
+/// Ids of the processes there are.
+pub fn pids() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Whether there is such a process, running or not yet reaped.
+pub fn exists(pid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Whether it has ended, reaped or not.
+pub fn has_ended(pid: u32) -> bool {
+    let Some(stat) = text(pid, "stat", SMALL_BYTES) else {
+        return true;
+    };
+    let state = stat.rfind(')').and_then(|at| stat[at + 1..].split_whitespace().next());
+    matches!(state, Some("Z" | "X") | None)
+}
+
+/// The id in the innermost namespace: the last of `NSpid: 4711 12 1`.
+pub fn innermost_id(status: &str, key: &str) -> Option<u32> {
+    status
+        .lines()
+        .find(|line| line.starts_with(key))?
+        .split_whitespace()
+        .last()?
+        .parse()
+        .ok()
+}
+
+fn command_line(pid: u32) -> String {
+    let bytes = bytes(pid, "cmdline", COMMAND_LINE_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    text.trim_end_matches('\0').replace('\0', " ")
+}
+
+/// The version-2 path (`0::/…`), else the first that is not the root.
+fn cgroup_path(text: &str) -> String {
+    let paths = || text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
+    let chosen = unified
+        .filter(|path| *path != "/")
+        .or_else(|| paths().find(|path| *path != "/"));
+    chosen.or(unified).unwrap_or_default().into()
+}
+
+fn text(pid: u32, name: &str, limit: u64) -> Option<String> {
+    Some(String::from_utf8_lossy(&bytes(pid, name, limit)?).into_owned())
+}
+
+fn bytes(pid: u32, name: &str, limit: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = |bytes: &mut Vec<u8>| -> io::Result<usize> {
+        File::open(format!("/proc/{pid}/{name}"))?
+            .take(limit)
+            .read_to_end(bytes)
+    };
+    read(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_very_process_is_read() {
+        let info = ProcessInfo::read(std::process::id()).unwrap();
+        assert!(info.executable.contains("stackhound"));
+        assert!(info.start_ticks > 0 && !info.comm.is_empty());
+        assert!(info.began_at(info.start_ticks * TICK_NS + 1));
+        assert!(!info.began_at((info.start_ticks + 2) * TICK_NS));
+    }
+
+    #[test]
+    fn the_innermost_namespace_id_is_the_last() {
+        assert_eq!(innermost_id("Pid:\t5\nNSpid:\t4711\t12\t1\n", "NSpid:"), Some(1));
+    }
+
+    #[test]
+    fn the_unified_cgroup_is_preferred_unless_it_is_the_root() {
+        assert_eq!(cgroup_path("4:memory:/a\n0::/b\n"), "/b");
+        assert_eq!(cgroup_path("4:memory:/a:c\n0::/\n"), "/a:c");
+        assert_eq!(cgroup_path("0::/\n"), "/");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_has_ended() {
+        assert!(has_ended(u32::MAX) && !has_ended(std::process::id()));
+    }
+}

@@ -1,0 +1,454 @@
+//! The BPF programs: configured, loaded, attached, and their counters read.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::os::unix::fs::MetadataExt;
+
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, MapMut, MapType, Object, ObjectBuilder, OpenMapMut, OpenObject, PerfEventOpts,
+    PrintLevel, ProgramMut, ProgramType,
+};
+
+use crate::abi;
+use crate::cpus;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{Options, Sampling};
+use crate::perf_event::{self, Trigger};
+
+static ONCPU: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oncpu.bpf.o"));
+static LIFECYCLE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lifecycle.bpf.o"));
+
+/// `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+const INITIAL_PID_NAMESPACE_INODE: u64 = 0xeffffffc;
+
+/// Two tables of the combining cache, all CPUs together, stay below this.
+const COMBINING_BYTES: usize = 32 << 20;
+const MAX_COMBINING_SLOTS: usize = 1024;
+
+/// The loaded programs, and one attachment for each event and CPU.
+pub struct Programs {
+    attachments: Vec<Attachment>,
+    _lifecycle: Option<(Object, Vec<Link>)>,
+    oncpu: Object,
+    triggers: Vec<Trigger>,
+    /// Of each event: what its attachments had counted that are gone, with their CPUs.
+    counted: Vec<u64>,
+    combine_slots: usize,
+    has_cookie: bool,
+}
+
+struct Attachment {
+    event: usize,
+    cpu: u32,
+    count: File,
+    _link: Link,
+}
+
+impl Programs {
+    /// Loads everything; nothing runs yet.
+    pub fn load(options: &Options, triggers: Vec<Trigger>, ring_bytes: usize) -> Result<Self> {
+        print_above(options.log_level);
+        let has_cookie = ProgramType::PerfEvent
+            .is_helper_supported(libbpf_sys::BPF_FUNC_get_attach_cookie)
+            .unwrap_or(false);
+        if !has_cookie && triggers.len() > 1 {
+            return Err(Error::new(
+                ErrorKind::Kernel,
+                "this kernel can record one event at a time (several need Linux 5.15)",
+                "give one -e",
+            ));
+        }
+        let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
+        let config = configure(options, &triggers, ring_bytes, combine_slots, has_cookie);
+        let oncpu = load_oncpu(&config, ring_bytes, &triggers)?;
+        let counted = vec![0; triggers.len()];
+        let attachments = Vec::new();
+        let mut programs = Self {
+            attachments,
+            _lifecycle: None,
+            oncpu,
+            triggers,
+            counted,
+            combine_slots,
+            has_cookie,
+        };
+        programs.restrict(options)?;
+        Ok(programs)
+    }
+
+    /// Puts the wanted processes and the wanted cgroup into the filter.
+    fn restrict(&mut self, options: &Options) -> Result<()> {
+        for pid in &options.pids {
+            self.add_target(*pid)?;
+        }
+        if let Some(path) = &options.cgroup {
+            let directory = File::open(path).map_err(|error| {
+                Error::new(
+                    ErrorKind::Usage,
+                    format!("{}: {error}", path.display()),
+                    "give a cgroup v2 directory",
+                )
+            })?;
+            let fd = directory.as_raw_fd() as u32;
+            self.map("cgroups")
+                .update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|_| {
+                    let message = format!("{} is no cgroup v2 directory", path.display());
+                    Error::new(ErrorKind::Usage, message, "give one below the cgroup2 mount")
+                })?;
+        }
+        if !options.pids.is_empty() {
+            let config = configure(options, &self.triggers, 0, 0, self.has_cookie);
+            self._lifecycle = Some(load_lifecycle(&config, options.inherit, &mut self.oncpu)?);
+        }
+        Ok(())
+    }
+
+    /// Lets a process into the filter.
+    pub fn add_target(&mut self, pid: u32) -> Result<()> {
+        let result = self.map("targets").update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
+        result.map_err(|error| bpf_error("the filter takes no more processes", &error))
+    }
+
+    /// Attaches every event to every CPU that is online and has none yet, their phases spread over one period.
+    pub fn attach_missing(&mut self) -> Result<usize> {
+        let online = cpus::online();
+        for gone in self
+            .attachments
+            .extract_if(.., |attachment| !online.contains(&attachment.cpu))
+        {
+            self.counted[gone.event] += gone.count();
+        }
+        let mut attached = 0;
+        for event in 0..self.triggers.len() {
+            let step = phase_step(&self.triggers[event], online.len());
+            for &cpu in &online {
+                let has = self.attachments.iter().any(|one| one.event == event && one.cpu == cpu);
+                if has || (self.triggers[event].event.tracepoint.is_some() && cpu != online[0]) {
+                    continue; // a tracepoint's program runs on every CPU however many events there are
+                }
+                self.attach(event, cpu)?;
+                attached += 1;
+                std::thread::sleep(step);
+            }
+        }
+        Ok(attached)
+    }
+
+    fn attach(&mut self, event: usize, cpu: u32) -> Result<()> {
+        let trigger = &self.triggers[event];
+        let fd = trigger.open(cpu).map_err(|error| open_error(trigger, &error))?;
+        let count = File::from(fd.try_clone().map_err(|error| Error::system("dup", &error))?);
+        let name = if trigger.event.tracepoint.is_some() {
+            "sample_tracepoint"
+        } else {
+            "sample_event"
+        };
+        let cookie = if self.has_cookie { event as u64 } else { 0 };
+        let options = PerfEventOpts {
+            cookie,
+            ..Default::default()
+        };
+        let program = program(&mut self.oncpu, name);
+        let link = program
+            .attach_perf_event_with_opts(fd.into_raw_fd(), options)
+            .map_err(|error| bpf_error("the sampling program cannot be attached", &error))?;
+        self.attachments.push(Attachment {
+            event,
+            cpu,
+            count,
+            _link: link,
+        });
+        Ok(())
+    }
+
+    /// Detaches the events; counters and rings stay readable.
+    pub fn detach(&mut self) {
+        self.attachments.clear();
+    }
+
+    /// Program entries that the events' own counts stand for, beyond those seen: an estimate of what the kernel
+    /// dropped before the program ran. Events without a fixed period are left out.
+    pub fn unseen_entries(&self, counters: &abi::Counters) -> u64 {
+        let mut counts = self.counted.clone();
+        for attachment in &self.attachments {
+            counts[attachment.event] += attachment.count();
+        }
+        let each = self.triggers.iter().zip(counts).zip(&counters.event_entries);
+        let unseen = |((trigger, count), seen): ((&Trigger, u64), &u64)| {
+            trigger
+                .expected_entries(count)
+                .map_or(0, |expected| expected.saturating_sub(*seen))
+        };
+        each.map(unseen).sum()
+    }
+
+    /// The counters, summed over the CPUs.
+    pub fn counters(&mut self) -> abi::Counters {
+        let each = self.map("counters").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let mut sum = [0u64; size_of::<abi::Counters>() / 8];
+        for values in each.ok().flatten().unwrap_or_default() {
+            for (total, bytes) in sum.iter_mut().zip(values.chunks_exact(8)) {
+                *total += u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
+            }
+        }
+        // SAFETY: Counters is nothing but u64 in a row, and sum is as long as it is.
+        unsafe { std::mem::transmute(sum) }
+    }
+
+    /// The ring of samples.
+    pub fn ring(&mut self) -> MapHandle {
+        MapHandle::try_from(&self.map("samples")).expect("an open map can be duplicated")
+    }
+
+    /// The outer map of the combining cache.
+    pub fn combining(&mut self) -> MapHandle {
+        MapHandle::try_from(&self.map("combining")).expect("an open map can be duplicated")
+    }
+
+    /// Slots of the combining cache a CPU; 0 when there is none.
+    pub fn combine_slots(&self) -> usize {
+        self.combine_slots
+    }
+
+    /// Runs of the programs that the kernel skipped because one was running on the CPU already.
+    pub fn recursion_misses(&mut self) -> u64 {
+        let mut misses = 0;
+        for program in self.oncpu.progs_mut() {
+            // SAFETY: the kernel fills as much of the zeroed struct as it knows.
+            unsafe {
+                let mut info: libbpf_sys::bpf_prog_info = std::mem::zeroed();
+                let mut bytes = size_of_val(&info) as u32;
+                let fd = program.as_fd().as_raw_fd();
+                if fd >= 0 && libbpf_sys::bpf_prog_get_info_by_fd(fd, &mut info, &mut bytes) == 0 {
+                    misses += info.recursion_misses;
+                }
+            }
+        }
+        misses
+    }
+
+    fn map(&mut self, name: &str) -> MapMut<'_> {
+        find_map(&mut self.oncpu, name)
+    }
+}
+
+impl Attachment {
+    /// The event's own count so far; 0 where it cannot be read.
+    fn count(&self) -> u64 {
+        let mut bytes = [0; 8];
+        match (&self.count).read(&mut bytes) {
+            Ok(8) => u64::from_ne_bytes(bytes),
+            _ => 0,
+        }
+    }
+}
+
+fn find_map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
+    object
+        .maps_mut()
+        .find(|map| map.name() == OsStr::new(name))
+        .expect("bpf/ declares the map")
+}
+
+fn program<'a>(object: &'a mut Object, name: &str) -> ProgramMut<'a> {
+    object
+        .progs_mut()
+        .find(|program| program.name() == OsStr::new(name))
+        .expect("bpf/ declares the program")
+}
+
+/// Phases are spread over a period, so that CPUs do not sample at once; never over more than 100 ms.
+fn phase_step(trigger: &Trigger, cpus: usize) -> std::time::Duration {
+    let period_ns = match trigger.event.sampling {
+        Sampling::Frequency(hz) => 1_000_000_000 / hz.max(1),
+        Sampling::Period(_) => 0,
+    };
+    std::time::Duration::from_nanos(period_ns.min(100_000_000) / cpus.max(1) as u64)
+}
+
+fn configure(
+    options: &Options,
+    triggers: &[Trigger],
+    ring_bytes: usize,
+    combine_slots: usize,
+    has_cookie: bool,
+) -> abi::Config {
+    let mut comm = [0; abi::COMM_BYTES];
+    let wanted = options.comm.as_deref().unwrap_or_default().as_bytes();
+    let length = wanted.len().min(abi::COMM_BYTES - 1);
+    comm[..length].copy_from_slice(&wanted[..length]);
+    let max_stack = perf_event::sysctl("perf_event_max_stack").and_then(|frames| u32::try_from(frames).ok());
+    abi::Config {
+        pidns_inode: own_pid_namespace(),
+        ring_bytes: ring_bytes as u64,
+        self_tgid: if options.include_self { 0 } else { std::process::id() },
+        max_frames: max_stack.unwrap_or(u32::MAX).min(abi::MAX_STACK_FRAMES as u32),
+        combine_slots: combine_slots as u32,
+        reserved: 0,
+        comm,
+        tracepoint_periods: tracepoint_periods(triggers),
+        filter_targets: (!options.pids.is_empty()).into(),
+        filter_comm: options.comm.is_some().into(),
+        filter_cgroup: options.cgroup.is_some().into(),
+        inherit: options.inherit.into(),
+        user_only: options.user_only.into(),
+        kernel_only: options.kernel_only.into(),
+        has_cookie: has_cookie.into(),
+        unused: 0,
+    }
+}
+
+fn tracepoint_periods(triggers: &[Trigger]) -> [u32; abi::MAX_EVENTS] {
+    let mut periods = [1; abi::MAX_EVENTS];
+    for (period, trigger) in periods.iter_mut().zip(triggers) {
+        if let Sampling::Period(every) = trigger.event.sampling {
+            *period = u32::try_from(every).unwrap_or(u32::MAX);
+        }
+    }
+    periods
+}
+
+/// The inode of this process's PID namespace; 0 for the initial one.
+fn own_pid_namespace() -> u64 {
+    let inode = std::fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino());
+    if inode == INITIAL_PID_NAMESPACE_INODE { 0 } else { inode }
+}
+
+fn combining_slots() -> Result<usize> {
+    let cpus = libbpf_rs::num_possible_cpus().map_err(|error| bpf_error("the CPUs cannot be counted", &error))?;
+    let each = COMBINING_BYTES / (2 * cpus.max(1) * size_of::<abi::Combined>());
+    Ok(prev_power_of_two(each).clamp(16, MAX_COMBINING_SLOTS))
+}
+
+fn prev_power_of_two(number: usize) -> usize {
+    if number == 0 { 0 } else { 1 << number.ilog2() }
+}
+
+fn load_oncpu(config: &abi::Config, ring_bytes: usize, triggers: &[Trigger]) -> Result<Object> {
+    let mut object = open(ONCPU, config)?;
+    resize(&mut object, "samples", ring_bytes as u32)?;
+    let has_tracepoints = triggers.iter().any(|trigger| trigger.event.tracepoint.is_some());
+    let has_others = triggers.iter().any(|trigger| trigger.event.tracepoint.is_none());
+    for mut program in object.progs_mut() {
+        let wanted = if program.name() == "sample_tracepoint" {
+            has_tracepoints
+        } else {
+            has_others
+        };
+        program.set_autoload(wanted);
+    }
+    object
+        .load()
+        .map_err(|error| bpf_error("the sampling program cannot be loaded", &error))
+}
+
+fn load_lifecycle(config: &abi::Config, inherit: bool, oncpu: &mut Object) -> Result<(Object, Vec<Link>)> {
+    let mut object = open(LIFECYCLE, config)?;
+    for shared in ["targets", "counters"] {
+        let map = find_map(oncpu, shared);
+        open_map(&mut object, shared)
+            .reuse_fd(map.as_fd())
+            .map_err(|error| bpf_error("maps cannot be shared between programs", &error))?;
+    }
+    for mut program in object.progs_mut() {
+        program.set_autoload(inherit || program.name() != "follow_fork");
+    }
+    let object = object
+        .load()
+        .map_err(|error| bpf_error("processes cannot be followed", &error))?;
+    let mut links = Vec::new();
+    for program in object.progs_mut().filter(|program| program.autoload()) {
+        links.push(
+            program
+                .attach()
+                .map_err(|error| bpf_error("processes cannot be followed", &error))?,
+        );
+    }
+    Ok((object, links))
+}
+
+fn open(bytes: &[u8], config: &abi::Config) -> Result<OpenObject> {
+    let mut object = ObjectBuilder::default()
+        .open_memory(bytes)
+        .map_err(|error| bpf_error("the BPF programs cannot be read", &error))?;
+    // SAFETY: Config has no padding (asserted where it is made), so all its bytes are set.
+    let value = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(config).cast(), size_of::<abi::Config>()) };
+    open_map(&mut object, ".rodata")
+        .set_initial_value(value)
+        .map_err(|error| bpf_error("the BPF programs cannot be configured", &error))?;
+    Ok(object)
+}
+
+fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> OpenMapMut<'a> {
+    let is_named = |map: &OpenMapMut<'_>| {
+        map.name()
+            .to_str()
+            .is_some_and(|found| found == name || (name.starts_with('.') && found.ends_with(name)))
+    };
+    object.maps_mut().find(is_named).expect("bpf/ declares the map")
+}
+
+fn resize(object: &mut OpenObject, name: &str, entries: u32) -> Result<()> {
+    open_map(object, name)
+        .set_max_entries(entries)
+        .map_err(|error| bpf_error("a map cannot be sized", &error))
+}
+
+fn open_error(trigger: &Trigger, error: &std::io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => Error::new(
+            ErrorKind::Event,
+            format!("this machine has no event {}", trigger.name),
+            "`stackhound list` shows what there is",
+        ),
+        Some(libc::EINVAL) => Error::new(
+            ErrorKind::Event,
+            format!("the kernel refuses event {} at this rate", trigger.name),
+            "choose another -F or -c (kernel.perf_event_max_sample_rate is the limit)",
+        ),
+        _ => Error::system(&format!("event {} cannot be opened", trigger.name), error),
+    }
+}
+
+/// Of libbpf: a permission error names the capabilities, a missing BTF names itself.
+pub fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
+    use libbpf_rs::ErrorKind as Kind;
+    match error.kind() {
+        // EACCES is the verifier's "no" too, to those who may load programs
+        Kind::PermissionDenied if !may_load_programs() => {
+            Error::system(what, &std::io::Error::from_raw_os_error(libc::EPERM))
+        }
+        Kind::OutOfMemory => Error::system(what, &std::io::Error::from_raw_os_error(libc::ENOMEM)),
+        _ if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() => Error::new(
+            ErrorKind::Kernel,
+            "this kernel has no BTF (/sys/kernel/btf/vmlinux)",
+            "boot one with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2020",
+        ),
+        _ => Error::new(
+            ErrorKind::Kernel,
+            format!("{what}: {error}"),
+            "`stackhound doctor` shows what this kernel has",
+        ),
+    }
+}
+
+/// Whether the kernel lets this process make even the simplest map, as each program needs some.
+fn may_load_programs() -> bool {
+    MapHandle::create(MapType::Array, Some("stackhound_try"), 4, 4, 1, &Default::default()).is_ok()
+}
+
+/// libbpf's own messages go to stderr from `-vvv` (3) on; without that its errors come back as ours.
+fn print_above(log_level: u8) {
+    fn print(_: PrintLevel, text: String) {
+        eprint!("libbpf: {text}");
+    }
+    let level = if log_level >= 4 {
+        PrintLevel::Debug
+    } else {
+        PrintLevel::Info
+    };
+    libbpf_rs::set_print((log_level >= 3).then_some((level, print)));
+}

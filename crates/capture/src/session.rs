@@ -1,0 +1,690 @@
+//! A recording from start to finish: one thread owns the programs, drains them on a timer, and answers requests.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use stackhound_core::address::{KernelAddr, ProcessAddr};
+use stackhound_core::profile::Profile;
+use stackhound_core::rows::{EventRow, SampleRow, StackId};
+
+use crate::abi;
+use crate::combining::Combining;
+use crate::cost;
+use crate::cpus;
+use crate::drain::{Drain, RawSample};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::FileStore;
+use crate::kernel::KernelSpace;
+use crate::metadata::{Beginning, Ending};
+use crate::options::{Options, Sampling};
+use crate::perf_event::Trigger;
+use crate::processes::Processes;
+use crate::procfs;
+use crate::programs::Programs;
+use crate::sideband::{ProcessEvent, Sideband};
+use crate::sigbus::Guard;
+use crate::sources::SymbolSources;
+use crate::tracefs::Tracefs;
+
+/// Tables by name.
+pub type Tables = Vec<(&'static str, RecordBatch)>;
+
+/// A finished recording.
+pub struct Finished {
+    /// `src/stackhound/profile/schema.py` draws them.
+    pub tables: Tables,
+    /// As JSON text.
+    pub metadata: String,
+}
+
+/// How a recording is doing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Status {
+    /// Observations stored.
+    pub samples: u64,
+    /// Observations lost, all causes that are counted.
+    pub lost: u64,
+    /// Runs of the programs, idle ones included.
+    pub entries: u64,
+    /// Spent in the programs.
+    pub bpf_ns: u64,
+    /// Runs of the programs that walked a stack.
+    pub bpf_runs: u64,
+    /// CPU time of this process since the start.
+    pub collector_cpu_ns: u64,
+    /// Physical memory of this process.
+    pub resident_bytes: u64,
+    /// Since the start.
+    pub elapsed_ns: u64,
+}
+
+/// Why `Session::wait` came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitOutcome {
+    /// The time is over.
+    Timeout,
+    /// Every process that was to be recorded has ended.
+    TargetsExited,
+    /// The recording broke off; `finish` tells why.
+    Failed,
+}
+
+enum Request {
+    AddTarget(u32, Sender<Result<()>>),
+    Take(bool, Sender<Result<Tables>>),
+    Finish(bool, Sender<Result<Finished>>),
+}
+
+#[derive(Default)]
+struct Shared {
+    status: Status,
+    outcome: Option<WaitOutcome>,
+}
+
+type Board = Arc<(Mutex<Shared>, Condvar)>;
+
+/// A running recording. Dropping it ends it.
+pub struct Session {
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+    board: Board,
+}
+
+impl Session {
+    /// Loads, attaches, begins sampling.
+    pub fn start(options: Options) -> Result<Self> {
+        let (requests, inbox) = mpsc::channel();
+        let (started, ready) = mpsc::channel();
+        let board = Board::default();
+        let theirs = Arc::clone(&board);
+        let thread = std::thread::Builder::new()
+            .name("stackhound".into())
+            .spawn(move || run(options, &inbox, &started, &theirs))
+            .map_err(|error| Error::system("no thread for the recording", &error))?;
+        let session = Self {
+            requests: Some(requests),
+            thread: Some(thread),
+            board,
+        };
+        ready.recv().unwrap_or_else(|_| Err(broken_off()))?;
+        Ok(session)
+    }
+
+    /// Waits for the targets' end, for at most this long.
+    pub fn wait(&self, timeout: Duration) -> WaitOutcome {
+        let (shared, changed) = &*self.board;
+        let deadline = Instant::now() + timeout;
+        let mut guard = lock(shared);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match guard.outcome {
+                Some(outcome) => return outcome,
+                None if left.is_zero() => return WaitOutcome::Timeout,
+                None => {
+                    guard = changed
+                        .wait_timeout(guard, left)
+                        .map_or_else(|bad| bad.into_inner().0, |(g, _)| g)
+                }
+            }
+        }
+    }
+
+    /// How it is doing, as of the last drain.
+    pub fn status(&self) -> Status {
+        lock(&self.board.0).status
+    }
+
+    /// Lets a process into the filter.
+    pub fn add_target(&self, pid: u32) -> Result<()> {
+        self.ask(|reply| Request::AddTarget(pid, reply))?
+    }
+
+    /// What is new since the last take, symbolized.
+    pub fn take(&self, lines: bool) -> Result<Tables> {
+        self.ask(|reply| Request::Take(lines, reply))?
+    }
+
+    /// Stops, drains, symbolizes.
+    pub fn finish(mut self, lines: bool) -> Result<Finished> {
+        let finished = self.ask(|reply| Request::Finish(lines, reply))?;
+        self.end();
+        finished
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> Result<T> {
+        let (reply, answer) = mpsc::channel();
+        let requests = self.requests.as_ref().ok_or_else(broken_off)?;
+        requests.send(request(reply)).map_err(|_| broken_off())?;
+        answer.recv().map_err(|_| broken_off())
+    }
+
+    fn end(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has printed itself, and `ask` has reported it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn broken_off() -> Error {
+    Error::new(
+        ErrorKind::Recording,
+        "the recording broke off",
+        "run it again with -vvv and report what it prints",
+    )
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The thread: set up, then drain and answer until told to finish or left alone.
+fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>, board: &Board) {
+    let mut recording = match Recording::begin(options) {
+        Ok(recording) => recording,
+        Err(error) => {
+            let _ = started.send(Err(error)); // nobody listens only when nobody is there to be told
+            return;
+        }
+    };
+    if started.send(Ok(())).is_err() {
+        return;
+    }
+    recording.beginning.calibrate();
+    loop {
+        match inbox.try_recv() {
+            Ok(Request::AddTarget(pid, reply)) => {
+                let _ = reply.send(recording.add_target(pid));
+            }
+            Ok(Request::Take(lines, reply)) => {
+                let _ = reply.send(recording.take(lines));
+            }
+            Ok(Request::Finish(lines, reply)) => {
+                let _ = reply.send(recording.finish(lines));
+                return;
+            }
+            Err(mpsc::TryRecvError::Disconnected) => return,
+            Err(mpsc::TryRecvError::Empty) => recording.turn(board),
+        }
+    }
+}
+
+/// Between two drains at least this long passes, so that a storm of new processes does not keep us busy.
+const MIN_TURN: Duration = Duration::from_millis(10);
+/// A turn reads at most this many processes that ran before, so that the ring is drained in between.
+const SCANS_PER_TURN: usize = 64;
+/// New CPUs, the combining cache and ended processes are looked after this often.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The status on the board is at most this old; it takes a few system calls.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+
+struct Recording {
+    options: Options,
+    programs: Programs,
+    drain: Drain,
+    combining: Option<Combining>,
+    sideband: Sideband,
+    beginning: Beginning,
+    intake: Intake,
+    pending: Vec<ProcessEvent>,
+    unscanned: VecDeque<u32>,
+    failure: Option<Error>,
+    kept_up: Instant,
+    reported: Option<Instant>,
+}
+
+/// Where samples become rows.
+struct Intake {
+    profile: Profile,
+    processes: Processes,
+    files: FileStore,
+    kernel: KernelSpace,
+    triggers: Vec<Trigger>,
+    raw_addresses: bool,
+    aggregate: bool,
+    stored: u64,
+    changed_files: bool,
+}
+
+impl Recording {
+    fn begin(mut options: Options) -> Result<Self> {
+        raise_open_files_limit();
+        check_targets(&options.pids)?;
+        resolve_tracepoints(&mut options)?;
+        let online = cpus::online();
+        let settle = |event| Trigger::settle(event, &options, online[0]);
+        let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
+        let ring_bytes = ring_bytes(&options, online.len());
+        let mut programs = Programs::load(&options, triggers.clone(), ring_bytes)?;
+        let sideband =
+            Sideband::open(&online).map_err(|error| Error::system("processes cannot be followed", &error))?;
+        let drain = Drain::new(&programs.ring())?;
+        let slots = programs.combine_slots();
+        let combining = (slots > 0)
+            .then(|| Combining::new(programs.combining(), slots))
+            .transpose()?;
+        let mut intake = Intake::new(&options, triggers);
+        let now_ns = cost::boottime_ns();
+        for pid in &options.pids {
+            intake.processes.scan(*pid, &mut intake.files, now_ns);
+        }
+        let beginning = Beginning::now();
+        programs.attach_missing()?;
+        let unscanned = if options.pids.is_empty() {
+            procfs::pids().into()
+        } else {
+            VecDeque::new()
+        };
+        Ok(Self {
+            options,
+            programs,
+            drain,
+            combining,
+            sideband,
+            beginning,
+            intake,
+            pending: Vec::new(),
+            unscanned,
+            failure: None,
+            kept_up: Instant::now(),
+            reported: None,
+        })
+    }
+
+    /// One turn: wait, then everything that is due.
+    fn turn(&mut self, board: &Board) {
+        let interval_ms = if self.unscanned.is_empty() {
+            self.options.drain_interval_ms
+        } else {
+            0
+        };
+        let begun = Instant::now();
+        self.sideband.wait(interval_ms as i32);
+        if self.unscanned.is_empty() {
+            std::thread::sleep(MIN_TURN.saturating_sub(begun.elapsed()));
+        }
+        self.drain();
+        self.scan_some();
+        if self.kept_up.elapsed() >= UPKEEP_INTERVAL {
+            self.kept_up = Instant::now();
+            if let Err(error) = self.keep_up() {
+                self.failure.get_or_insert(error);
+            }
+        }
+        self.report(board);
+    }
+
+    /// Samples first, then what processes did: whatever a sample depends on was written before it. What happened
+    /// after this began waits for the next turn, whose samples may be older.
+    fn drain(&mut self) {
+        let began_ns = cost::boottime_ns();
+        self.drain.consume();
+        self.sideband.consume(&mut self.pending);
+        self.pending.sort_by_key(|event| event.time_ns);
+        let due = self.pending.partition_point(|event| event.time_ns < began_ns);
+        let mut events = self.pending.drain(..due).peekable();
+        let intake = &mut self.intake;
+        self.drain.for_each(|sample| {
+            while let Some(event) = events.next_if(|event| event.time_ns <= sample.header.boottime_ns) {
+                intake.apply(event);
+            }
+            intake.store(&sample);
+        });
+        events.for_each(|event| intake.apply(event));
+    }
+
+    fn scan_some(&mut self) {
+        let now_ns = cost::boottime_ns();
+        for pid in self.unscanned.drain(..SCANS_PER_TURN.min(self.unscanned.len())) {
+            self.intake.processes.scan(pid, &mut self.intake.files, now_ns);
+        }
+    }
+
+    fn keep_up(&mut self) -> Result<()> {
+        self.intake.processes.forget_ended(cost::boottime_ns());
+        let follow = self.sideband.follow(&cpus::online());
+        follow.map_err(|error| Error::system("processes cannot be followed on a new CPU", &error))?;
+        self.programs.attach_missing()?;
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let intake = &mut self.intake;
+        self.combining
+            .as_mut()
+            .map_or(Ok(()), |combining| combining.flush(|sample| intake.store(&sample)))
+    }
+
+    fn report(&mut self, board: &Board) {
+        let outcome = self.outcome();
+        if outcome.is_none() && self.reported.is_some_and(|at| at.elapsed() < STATUS_INTERVAL) {
+            return;
+        }
+        self.reported = Some(Instant::now());
+        let status = self.status();
+        let (shared, changed) = &**board;
+        *lock(shared) = Shared { status, outcome };
+        if outcome.is_some() {
+            changed.notify_all();
+        }
+    }
+
+    fn outcome(&self) -> Option<WaitOutcome> {
+        let pids = &self.options.pids;
+        match self.failure {
+            Some(_) => Some(WaitOutcome::Failed),
+            None if !pids.is_empty() && pids.iter().all(|pid| procfs::has_ended(*pid)) => {
+                Some(WaitOutcome::TargetsExited)
+            }
+            None => None,
+        }
+    }
+
+    fn status(&mut self) -> Status {
+        let counters = self.programs.counters();
+        Status {
+            samples: self.intake.stored,
+            lost: lost(&counters),
+            entries: counters.entries,
+            bpf_ns: counters.run_ns,
+            bpf_runs: crate::metadata::sampled(&counters),
+            collector_cpu_ns: self.beginning.collector_cpu_ns(),
+            resident_bytes: cost::resident_bytes(),
+            elapsed_ns: self.beginning.elapsed_ns(),
+        }
+    }
+
+    fn add_target(&mut self, pid: u32) -> Result<()> {
+        check_targets(&[pid])?;
+        self.intake
+            .processes
+            .scan(pid, &mut self.intake.files, cost::boottime_ns());
+        self.programs.add_target(pid)?;
+        self.options.pids.push(pid);
+        Ok(())
+    }
+
+    fn take(&mut self, lines: bool) -> Result<Tables> {
+        self.drain();
+        self.intake.symbolize(lines)?;
+        Ok(self.intake.profile.take_new())
+    }
+
+    fn finish(&mut self, lines: bool) -> Result<Finished> {
+        let end_boottime_ns = cost::boottime_ns();
+        let Status {
+            collector_cpu_ns,
+            resident_bytes,
+            ..
+        } = self.status();
+        let counters = self.programs.counters();
+        let unseen = self.programs.unseen_entries(&counters);
+        self.programs.detach();
+        self.pending.shrink_to_fit();
+        self.drain();
+        self.flush()?;
+        self.drain(); // what waited in `pending`, so that the last exits are noted
+        let counters = self.programs.counters();
+        self.note_losses(&counters, unseen);
+        self.intake.symbolize(lines)?;
+        let ending = Ending {
+            counters: &counters,
+            triggers: self
+                .intake
+                .triggers
+                .iter()
+                .map(|trigger| trigger.name.clone())
+                .collect(),
+            end_boottime_ns,
+            collector_cpu_ns,
+            resident_bytes,
+            notes: self.notes(),
+        };
+        let metadata = self.beginning.finish(&self.options, &ending).to_string();
+        Ok(Finished {
+            tables: self.intake.profile.tables(),
+            metadata,
+        })
+    }
+
+    fn note_losses(&mut self, counters: &abi::Counters, unseen: u64) {
+        let misses = self.programs.recursion_misses();
+        let profile = &mut self.intake.profile;
+        profile.loss(
+            "ring full",
+            counters.lost_ring_full,
+            false,
+            "samples that found no room in the ring",
+        );
+        profile.loss(
+            "ring busy",
+            counters.lost_ring_busy,
+            false,
+            "samples that interrupted another user of the ring",
+        );
+        let meaning = "combined samples that found no room in the ring";
+        profile.loss("combined, ring full", counters.lost_ring_combined, false, meaning);
+        let meaning = "samples of processes outside the recorder's PID namespace";
+        profile.loss("process not visible", counters.lost_no_process, false, meaning);
+        let meaning = "samples whose program the kernel did not run: nested in another program, or throttled";
+        profile.loss("not run", unseen.max(misses), true, meaning);
+        let meaning = "children that found no room in the filter";
+        profile.loss("filter full", counters.targets_full, false, meaning);
+        let meaning = "records of new processes and mappings that found no room";
+        profile.loss("process records", self.sideband.lost(), false, meaning);
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(error) = &self.failure {
+            notes.push(format!("the recording was not whole: {error}"));
+        }
+        if self.intake.processes.gone() > 0 {
+            notes.push(format!(
+                "{} processes ended before they could be looked at",
+                self.intake.processes.gone()
+            ));
+        }
+        if self.intake.changed_files {
+            notes.push("a file was truncated while its symbols were read: some of its names are missing".into());
+        }
+        notes
+    }
+}
+
+impl Intake {
+    fn new(options: &Options, triggers: Vec<Trigger>) -> Self {
+        let mut profile = Profile::default();
+        if !options.debug_dirs.is_empty() {
+            let usual = ["/usr/lib/debug", "/lib/debug"].map(PathBuf::from);
+            profile.set_debug_dirs(options.debug_dirs.iter().cloned().chain(usual).collect());
+        }
+        for trigger in &triggers {
+            let (mode, rate) = match trigger.event.sampling {
+                Sampling::Frequency(hz) => ("frequency", hz),
+                Sampling::Period(period) => ("period", period),
+            };
+            profile.event(EventRow {
+                name: trigger.event.name.clone(),
+                unit: trigger.unit.clone(),
+                trigger: trigger.name.clone(),
+                mode: mode.into(),
+                rate,
+            });
+        }
+        Self {
+            profile,
+            processes: Processes::default(),
+            files: FileStore::default(),
+            kernel: KernelSpace::read(),
+            triggers,
+            raw_addresses: options.raw_addresses,
+            aggregate: options.aggregate,
+            stored: 0,
+            changed_files: false,
+        }
+    }
+
+    fn apply(&mut self, event: ProcessEvent) {
+        self.processes.apply(event, &mut self.files, &mut self.profile);
+    }
+
+    fn store(&mut self, sample: &RawSample<'_>) {
+        let thread = self.processes.thread(sample, &mut self.files, &mut self.profile);
+        let code_frames = self.processes.code_frames(sample.header.tgid, sample.user);
+        let is_broken = code_frames < sample.user.len();
+        let sample = &RawSample {
+            user: &sample.user[..code_frames],
+            ..*sample
+        };
+        let header = &sample.header;
+        let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
+        let each = value_of(trigger, header.period);
+        let is_hardware_time = trigger.is_nominal_time() && trigger.name == "cycles";
+        let addresses: Option<Vec<u64>> = self.raw_addresses.then(|| [sample.kernel, sample.user].concat());
+        let row = SampleRow {
+            event: header.event.into(),
+            boottime_ns: header.boottime_ns,
+            duration_ns: 0,
+            cpu: header.cpu,
+            thread,
+            stack: self.stack(sample),
+            value: each * sample.count,
+            count: sample.count,
+            last_ns: sample.last_ns,
+            flags: u32::from(header.flags) | if is_broken { abi::USER_BROKEN } else { 0 },
+            addresses: addresses.as_deref(),
+            period: is_hardware_time.then_some(header.period),
+        };
+        self.stored += sample.count;
+        if self.aggregate {
+            self.profile.combine(row)
+        } else {
+            self.profile.sample(row)
+        }
+    }
+
+    /// Root → leaf: user frames, then kernel frames.
+    fn stack(&mut self, sample: &RawSample<'_>) -> StackId {
+        let mut stack = StackId::EMPTY;
+        for (depth, address) in sample.user.iter().enumerate().rev() {
+            let address = ProcessAddr(call_site(depth, *address));
+            let pid = sample.header.tgid;
+            let (object, address) = self.processes.resolve(pid, address, &mut self.files, &mut self.profile);
+            let location = self.profile.location(object, address);
+            stack = self.profile.stack(stack, location);
+        }
+        for (depth, address) in sample.kernel.iter().enumerate().rev() {
+            let address = KernelAddr(call_site(depth, *address));
+            let (object, address) = self.kernel.resolve(address, &mut self.profile);
+            let location = self.profile.location(object, address);
+            stack = self.profile.stack(stack, location);
+        }
+        stack
+    }
+
+    fn symbolize(&mut self, lines: bool) -> Result<()> {
+        let Self {
+            profile,
+            processes,
+            files,
+            kernel,
+            ..
+        } = self;
+        let guard = Guard::new().map_err(|error| Error::system("SIGBUS cannot be caught", &error))?;
+        profile.symbolize(
+            &mut SymbolSources {
+                files,
+                processes,
+                kernel,
+            },
+            lines,
+        );
+        self.changed_files |= guard.zeroed_pages() > 0;
+        Ok(())
+    }
+}
+
+/// The leaf is where the CPU was; a caller's address is where it will return to, one behind its call.
+fn call_site(depth: usize, address: u64) -> u64 {
+    if depth == 0 { address } else { address.wrapping_sub(1) }
+}
+
+/// What one observation stands for: 1/F of time, or the event's own period.
+fn value_of(trigger: &Trigger, period: u64) -> u64 {
+    match trigger.event.sampling {
+        Sampling::Frequency(hz) if trigger.is_nominal_time() => 1_000_000_000 / hz.max(1),
+        Sampling::Period(every) => every,
+        Sampling::Frequency(_) => period.max(1),
+    }
+}
+
+fn lost(counters: &abi::Counters) -> u64 {
+    counters.lost_ring_full + counters.lost_ring_busy + counters.lost_ring_combined + counters.lost_no_process
+}
+
+/// A second's worth of records of 512 bytes, 1 to 32 MiB.
+fn ring_bytes(options: &Options, cpus: usize) -> usize {
+    const RECORD_BYTES: u64 = 512;
+    const PAGE_BYTES: usize = 4096;
+    let wanted = match options.ring_bytes {
+        Some(bytes) => bytes.max(PAGE_BYTES),
+        None => (options.fastest_hz() * cpus as u64 * RECORD_BYTES).clamp(1 << 20, 32 << 20) as usize,
+    };
+    wanted.next_power_of_two().min(1 << 30)
+}
+
+fn check_targets(pids: &[u32]) -> Result<()> {
+    let gone = pids.iter().find(|pid| procfs::has_ended(**pid));
+    gone.map_or(Ok(()), |pid| {
+        Err(Error::new(
+            ErrorKind::NoProcess,
+            format!("there is no process {pid}"),
+            "",
+        ))
+    })
+}
+
+/// Tracepoints have numbers of their own on every machine.
+fn resolve_tracepoints(options: &mut Options) -> Result<()> {
+    let mut tracefs = None;
+    for event in &mut options.events {
+        let Some(name) = &event.tracepoint else { continue };
+        if tracefs.is_none() {
+            tracefs = Some(Tracefs::open().map_err(|error| Error::system("tracefs cannot be read", &error))?);
+        }
+        let id = tracefs.as_ref().map(|tracefs| tracefs.id(name));
+        event.config[0] = id.and_then(|id| id.ok()).ok_or_else(|| {
+            let message = format!("this machine has no tracepoint {name}");
+            Error::new(ErrorKind::Event, message, "`stackhound list` shows what there is")
+        })?;
+    }
+    Ok(())
+}
+
+/// Each mapped file is held by a descriptor: the soft limit goes up to the hard one.
+fn raise_open_files_limit() {
+    // SAFETY: a struct of our own, filled and handed back.
+    unsafe {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Where the symbols of each object are to be had.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use stackhound_core::rows::ObjectId;
+use stackhound_core::symbolize::{Source, Sources};
+
+use crate::files::FileStore;
+use crate::kernel::KernelSpace;
+use crate::processes::{PerfMap, Processes};
+
+/// A perf map of more than this is cut: 64 MiB are about a million functions.
+const PERF_MAP_BYTES: u64 = 64 << 20;
+
+/// Everything that knows objects, for the symbolizer.
+pub struct SymbolSources<'a> {
+    /// ELF files and the vDSO.
+    pub files: &'a mut FileStore,
+    /// Code without a file, and what could not be found.
+    pub processes: &'a mut Processes,
+    /// Kernel text, modules, BPF programs.
+    pub kernel: &'a KernelSpace,
+}
+
+impl Sources for SymbolSources<'_> {
+    fn source(&mut self, object: ObjectId) -> Source {
+        if let Some(source) = self.files.source(object) {
+            return source;
+        }
+        if let Some(reason) = self.processes.reason(object) {
+            return Source::Missing(reason.into());
+        }
+        if let Some(perf_map) = self.processes.perf_map(object) {
+            return perf_map.map_or_else(|reason| Source::Missing(reason.into()), read_perf_map);
+        }
+        if let Some(name) = self.kernel.program_name(object) {
+            return Source::Named(name.into());
+        }
+        match self.kernel.object_base(object) {
+            Some(base) => Source::Kernel {
+                kallsyms: "/proc/kallsyms".into(),
+                vmlinux: debug_vmlinux(),
+                base,
+            },
+            None => Source::Missing("kernel addresses are hidden (kernel.kptr_restrict)".into()),
+        }
+    }
+}
+
+fn read_perf_map(perf_map: &mut PerfMap) -> Source {
+    let mut bytes = Vec::new();
+    match (&mut perf_map.file).take(PERF_MAP_BYTES).read_to_end(&mut bytes) {
+        Ok(_) => Source::PerfMap(bytes),
+        Err(error) => Source::Missing(format!("perf map cannot be read: {error}")),
+    }
+}
+
+/// The running kernel's debug file, where its package is installed.
+fn debug_vmlinux() -> Option<PathBuf> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let release = release.trim();
+    [
+        "/usr/lib/debug/boot/vmlinux-",
+        "/usr/lib/debug/lib/modules/",
+        "/boot/vmlinux-",
+    ]
+    .iter()
+    .map(|prefix| match prefix.ends_with('/') {
+        true => PathBuf::from(format!("{prefix}{release}/vmlinux")),
+        false => PathBuf::from(format!("{prefix}{release}")),
+    })
+    .find(|path| path.is_file())
+}
