@@ -271,6 +271,13 @@ def test_light_and_dark_follow_the_system_until_the_switch_is_used(open_page):
     assert colour(page, *blank(page)) == dark
 
 
+def test_paper_is_white_also_where_the_screen_is_dark(open_page):
+    page = open_page(recursive(), color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert colour(page, *blank(page)) == (255, 255, 255)
+    assert not page.is_visible("#controls")
+
+
 def blank(page):
     """A place where nothing is drawn."""
     box = page.locator("#canvas").bounding_box()

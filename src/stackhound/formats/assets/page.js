@@ -7,6 +7,7 @@ faces.name = faces.name.map((index) => profile.strings[index]);
 const tree = new Tree(profile.nodes);
 const painter = new Painter(element("canvas"), tree, faces);
 const darkness = window.matchMedia("(prefers-color-scheme: dark)");
+const printing = window.matchMedia("print");
 
 // What is shown, as the address keeps it: the zoomed node, the search, which end is up, the theme ("": the system's).
 let state = { zoom: 0, search: "", flame: false, theme: "" };
@@ -166,6 +167,7 @@ function shareText(matched) {
 }
 
 function isDark() {
+  if (printing.matches) return false;
   return state.theme ? state.theme === "dark" : darkness.matches;
 }
 
@@ -358,6 +360,10 @@ function listen() {
   document.addEventListener("keydown", onKey);
   window.addEventListener("hashchange", followAddress);
   darkness.addEventListener("change", () => show(state));
+  printing.addEventListener("change", () => {
+    show(state);
+    paint(); // a printer waits for no animation frame
+  });
   new ResizeObserver(onResize).observe(element("view"));
   watchDensity();
 }
