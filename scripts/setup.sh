@@ -180,7 +180,7 @@ build_native() {
     ensure_build_tools
     ensure_rust
     say "stackhound: compiling the BPF programs and the Rust core into .venv (some minutes the first time)"
-    .venv/bin/maturin develop --release
+    PIP_QUIET=1 .venv/bin/maturin develop --release
     touch .venv/.stamps/native
 }
 
