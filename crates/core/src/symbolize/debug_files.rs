@@ -13,8 +13,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use flate2::CrcWriter;
-use object::elf::{FileHeader32, FileHeader64, SHF_COMPRESSED};
-use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
+use object::elf::{FileHeader32, FileHeader64, PF_X, PT_LOAD, SHF_COMPRESSED};
+use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, FileKind, ReadCache, ReadRef};
 use tempfile::TempDir;
 use xz2::read::XzDecoder;
@@ -48,6 +48,8 @@ pub(super) struct Located {
     pub(super) debug: Option<PathBuf>,
     /// Whether blazesym may look for debug information, which makes it follow links.
     pub(super) follow_links: bool,
+    /// Where the object's code begins.
+    pub(super) first_code: u64,
     /// Size of the files.
     pub(super) bytes: u64,
     _held: Held,
@@ -95,6 +97,7 @@ impl DebugFiles {
             main: wanted.path.to_owned(),
             debug: None,
             follow_links: trusted || !sections.has_links,
+            first_code: sections.first_code,
             bytes,
             _held: Held::default(),
         };
@@ -206,6 +209,8 @@ impl Found {
 #[derive(Debug, Default)]
 struct Sections {
     build_id: Vec<u8>,
+    /// Address of the first executable segment.
+    first_code: u64,
     has_symbols: bool,
     has_debug_info: bool,
     /// Whether other files are named in it.
@@ -233,7 +238,14 @@ impl Sections {
         let header = H::parse(data)?;
         let endian = header.endian()?;
         let table = header.sections(endian, data)?;
-        let mut sections = Self::default();
+        let programs = header.program_headers(endian, data)?.iter();
+        let code =
+            programs.filter(|program| program.p_type(endian) == PT_LOAD && program.p_flags(endian).contains(PF_X));
+        let first_code = code.map(|program| program.p_vaddr(endian).into()).min().unwrap_or(0);
+        let mut sections = Self {
+            first_code,
+            ..Self::default()
+        };
         for section in table.iter() {
             if section.sh_flags(endian).contains(SHF_COMPRESSED) {
                 let claimed = section

@@ -14,7 +14,14 @@ pub(super) fn demangle(name: &str) -> Box<str> {
 
 /// At most [`MAX_NAME_BYTES`] of a name.
 pub(super) fn shorten(name: &str) -> &str {
-    &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
+    let limit = name.len().min(MAX_NAME_BYTES);
+    let end = (0..=limit).rev().find(|&end| name.is_char_boundary(end));
+    &name[..end.unwrap_or(0)]
+}
+
+/// Whether a compiler made the name from a longer one, of C++ or Rust.
+pub(super) fn is_mangled(name: &str) -> bool {
+    name.starts_with("_Z") || name.starts_with("_R")
 }
 
 fn readable(name: &str) -> Option<String> {

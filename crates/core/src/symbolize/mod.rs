@@ -5,8 +5,10 @@
 mod debug_files;
 mod demangle;
 mod functions;
+mod lookup;
 mod pool;
 mod resolver;
+mod symbols;
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -20,7 +22,7 @@ use crate::rows::{LocationId, ObjectId};
 pub(crate) use functions::{Functions, LineRow};
 use pool::Job;
 pub(crate) use pool::Pool;
-use resolver::Symbols;
+use symbols::Symbols;
 
 /// Where the symbols of a profile's objects are to be had.
 pub trait Sources {
@@ -260,9 +262,16 @@ mod tests {
                     .all(|(name, expected)| name.ends_with(expected))
         });
         assert!(found, "{:?}", names(&profile));
-        let files: RecordBatch = table(&profile, "functions");
-        let file = column::<StringArray>(&files, "file").value(0).to_owned();
-        assert!(file.ends_with("symbolize/mod.rs"), "{file}");
+        let functions = table(&profile, "functions");
+        let names: &StringArray = column(&functions, "name");
+        for row in (0..functions.num_rows()).filter(|&row| expected.iter().any(|name| names.value(row).ends_with(name)))
+        {
+            assert!(
+                column::<StringArray>(&functions, "file")
+                    .value(row)
+                    .ends_with("symbolize/mod.rs")
+            );
+        }
     }
 
     /// Each of the lines is where that function is at work: innermost has the line of its own body.
@@ -290,6 +299,17 @@ mod tests {
                 text.iter().any(|text| text.contains(&format!("fn {name}("))),
                 "{name} at line {line}"
             );
+        }
+    }
+
+    /// The whole name of a function is told, though these lines-only tables have the last part of it only.
+    #[test]
+    fn functions_have_their_whole_name() {
+        let start = object_addr(outermost as *const () as u64).0;
+        for lines in [false, true] {
+            let profile = symbolized(ObjectKind::Elf, &[start], ourselves(), lines);
+            let name = names(&profile)[0].0.last().unwrap().clone();
+            assert_eq!(name, "stackhound_core::symbolize::tests::outermost");
         }
     }
 

@@ -8,7 +8,8 @@ use std::thread;
 
 use hashbrown::HashMap;
 
-use super::resolver::{Request, Resolver, Symbols};
+use super::resolver::{Request, Resolver};
+use super::symbols::Symbols;
 use crate::rows::ObjectId;
 use crate::symbolize::Source;
 
