@@ -128,11 +128,11 @@ def _open_file(path: Path) -> BinaryIO:
 def _read_members(archive: zipfile.ZipFile, file_bytes: int) -> dict[str, bytes]:
     """All members by name, their checksums checked."""
     members = archive.infolist()
+    if any(one.compress_type != zipfile.ZIP_STORED or one.file_size != one.compress_size for one in members):
+        raise DamagedProfile("it has compressed members", "unzip it, and zip it with: zip -0")
     if len(members) > MAX_MEMBERS or sum(one.file_size for one in members) > file_bytes:
-        raise DamagedProfile("its members are larger than the file", "do not trust it")
+        raise DamagedProfile("its members are larger than the file, or too many", "do not trust it")
     for one in members:
-        if one.compress_type != zipfile.ZIP_STORED or one.file_size != one.compress_size:
-            raise DamagedProfile("it has compressed members", "unzip it, and zip it with: zip -0")
         if one.filename.startswith("/") or ".." in PurePosixPath(one.filename).parts:
             raise DamagedProfile("it has a member outside of its own directory", "do not trust it")
     found = {one.filename: archive.read(one) for one in members if not one.is_dir()}

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from stackhound.errors import UsageError
 from stackhound.profile.check import require_columns
 from stackhound.profile.columns import Numbers, is_text, to_list, to_numpy
+from stackhound.profile.escape import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from arro3.core import ChunkedArray, Table
 
@@ -36,7 +37,7 @@ class TableSet:
             UsageError: there is no such table.
         """
         if name not in self._tables:
-            raise UsageError(f"this profile has no table {name!r}", f"it has {', '.join(self._tables)}")
+            raise UsageError(f"this profile has no table {name!r}", f"it has {_listed(self._tables)}")
         return self._tables[name]
 
     def column(self, table: str, name: str) -> Any:  # noqa: ANN401  numbers or text: callers know which
@@ -65,5 +66,9 @@ class TableSet:
     def _arrow_column(self, table: str, name: str) -> ChunkedArray:
         found = self.table(table)
         if name not in found.column_names:
-            raise UsageError(f"the table {table!r} has no column {name!r}", f"it has {', '.join(found.column_names)}")
+            raise UsageError(f"the table {table!r} has no column {name!r}", f"it has {_listed(found.column_names)}")
         return found[name]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return printable(", ".join(names), 300)

@@ -30,7 +30,7 @@ def concatenate_rows(tables: Sequence[Table]) -> Table:
     parts = [
         Table.from_arrays(
             [
-                table[name] if name in table.column_names else _nulls(column, table.num_rows)
+                table[name].combine_chunks() if name in table.column_names else _nulls(column, table.num_rows)
                 for name, column in donors.items()
             ],
             schema=schema,
