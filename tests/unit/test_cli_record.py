@@ -83,7 +83,7 @@ class Session:
 @pytest.fixture(autouse=True)
 def session(monkeypatch, tmp_path):
     made = type("Session", (Session,), {"profile": build_profile([ROW])})
-    monkeypatch.setattr(_native, "Session", made, raising=False)
+    monkeypatch.setattr(_native, "Session", made)
     monkeypatch.chdir(tmp_path)
     for name in ("SUDO_UID", "SUDO_GID", "SUDO_USER"):
         monkeypatch.delenv(name, raising=False)

@@ -14,7 +14,7 @@ from stackhound.cli.pager import show
 from stackhound.cli.verbosity import verbose_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stackhound.recording.catalogue import Listed
 
@@ -58,15 +58,16 @@ def _format(events: Iterable[Listed], *, by_category: bool) -> Iterator[str]:
 def _categories(tracepoints: Iterable[Listed]) -> Iterator[str]:
     here = (event.name.partition(":")[0] for event in tracepoints if not event.missing)
     for category, names in groupby(here):
-        count = sum(1 for _ in names)
-        yield f"  {f'{category}:…':32}{count} events, 'stackhound list {category}:' shows them"
+        yield f"  {f'{category}:…':32}{sum(1 for _ in names)}"
+    yield "  'stackhound list CATEGORY:' shows the events of one"
 
 
-def _missing(events: Iterable[Listed]) -> Iterator[str]:
+def _missing(events: Sequence[Listed]) -> Iterator[str]:
     """What is not there, one line a reason."""
     reasons: dict[str, list[str]] = {}
     for event in events:
         if event.missing:
             reasons.setdefault(event.missing, []).append(event.name)
     for reason, names in reasons.items():
-        yield click.style(f"  not here: {', '.join(names)}: {reason}", dim=True)
+        said = "none" if len(names) == len(events) else f"not {', '.join(names)}"
+        yield click.style(f"  {said}: {reason}", dim=True)

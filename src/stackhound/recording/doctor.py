@@ -30,6 +30,7 @@ ENOUGH_FILES: Final = 4096
 #: A busy minute at 999 Hz takes about 10 MB; leave room for the rest of the day.
 ENOUGH_BYTES: Final = 100 << 20
 BTF: Final = "/sys/kernel/btf/vmlinux"
+PMU_REMEDY: Final = "in a virtual machine, let its host give it a virtual PMU"
 DEBUG_DIRECTORY: Final = "/usr/lib/debug"
 
 
@@ -200,27 +201,23 @@ def check_limits(machine: Machine) -> Iterator[Finding]:
 
 
 def check_events(_: Machine) -> Iterator[Finding]:
-    """One event of each kind; ``stackhound list`` looks at all."""
-    for name in ("cycles", "L1-dcache-load-misses", "cpu-clock", "page-faults"):
+    """One event of each kind but hardware, which the core probes; ``stackhound list`` looks at all."""
+    for name, state, remedy in (
+        ("cpu-clock", "missing", "run with sudo"),
+        ("page-faults", "missing", "run with sudo"),
+        ("L1-dcache-load-misses", "degraded", PMU_REMEDY),
+    ):
         source = NAMED[name]
         reason = _native.probe_event(source.type, source.config)
-        subject = f"{KINDS[source.type]} events"
-        if not reason:
-            yield Finding(f"{subject} ({name})", "ok", "can be opened")
-        elif KINDS[source.type] == "software":
-            yield Finding(f"{subject} ({name})", "missing", reason, "run with sudo")
-        else:
-            detail = f"{reason}; -e cpu uses cpu-clock"
-            yield Finding(
-                f"{subject} ({name})", "degraded", detail, "in a virtual machine, let its host give it a vPMU"
-            )
+        subject = f"{KINDS[source.type]} events ({name})"
+        yield Finding(subject, _state(state), reason, remedy) if reason else Finding(subject, "ok", "can be opened")
 
 
 #: How to come by what the core probes, by its names. The versions are those of design and ARCHITECTURE.md.
 PROBE_REMEDIES: Final = {
     "sampling programs": "run with sudo",
     "process records": "run with sudo",
-    "hardware counters": "in a virtual machine, let its host give it a virtual PMU",
+    "hardware counters": PMU_REMEDY,
     "bpf_get_attach_cookie": "boot Linux 5.15 or newer",
     "bpf_task_pt_regs": "boot Linux 5.15 or newer",
     "bpf_loop": "boot Linux 5.17 or newer",
