@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use crate::abi;
 use crate::drain::RawSample;
 use crate::error::{Error, Result};
-use crate::programs::bpf_error;
+use crate::programs::{bpf_error, map_options};
 
 const SLOT_WORDS: usize = size_of::<abi::Combined>() / 8;
 const COUNT_WORD: usize = 1;
@@ -64,10 +64,7 @@ struct Table {
 
 impl Table {
     fn new(slots: usize) -> Result<Self> {
-        // SAFETY: zeroed options of the right size, flags set.
-        let mut options: libbpf_sys::bpf_map_create_opts = unsafe { std::mem::zeroed() };
-        options.sz = size_of_val(&options) as libbpf_sys::size_t;
-        options.map_flags = libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP;
+        let options = map_options(libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP);
         let bytes = size_of::<abi::Combined>() as u32;
         let map = MapHandle::create(
             MapType::Array,

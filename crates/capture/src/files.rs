@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -191,7 +192,7 @@ impl FileStore {
 }
 
 fn load(handle: Option<&OwnedFd>, kind: ObjectKind, path: &str, profile: &mut Profile) -> Loaded {
-    let Some(file) = handle.and_then(|fd| open_for_reading(&format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()) else {
+    let Some(file) = handle.and_then(|fd| open_for_reading(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()) else {
         return Loaded {
             object: profile.object(kind, path, &[]),
             elf: None,
@@ -227,17 +228,28 @@ fn open_for_reading(path: impl AsRef<Path>) -> io::Result<File> {
     Ok(file)
 }
 
-/// Through the mapping itself where that is allowed (it cannot be another file), otherwise by name and checked.
+/// Through the mapping itself where that is allowed, otherwise by name. Each is checked: by now the pid may be another
+/// process, and the name another file.
 fn open_mapped(pid: u32, map: &MappedFile) -> Option<OwnedFd> {
-    if let Ok(handle) = open_path(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end).as_bytes()) {
-        return Some(handle);
-    }
+    let mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end).into_bytes();
     let in_its_root = [format!("/proc/{pid}/root").as_bytes(), &map.path].concat();
-    [in_its_root, map.path.clone()].iter().find_map(|path| {
+    [mapping, in_its_root, map.path.clone()].iter().find_map(|path| {
         let handle = open_path(path).ok()?;
-        let metadata = fs::metadata(format!("/proc/self/fd/{}", handle.as_raw_fd())).ok()?;
-        (metadata.is_file() && metadata.ino() == map.inode && device(metadata.dev()) == map.device).then_some(handle)
+        is_file_of(&handle, map).then_some(handle)
     })
+}
+
+/// The same device and inode; on overlayfs, whose files have two, the same name must do.
+fn is_file_of(handle: &OwnedFd, map: &MappedFile) -> bool {
+    let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let Ok(metadata) = fs::metadata(&link) else {
+        return false;
+    };
+    let is_same = metadata.ino() == map.inode && device(metadata.dev()) == map.device;
+    let has_no_device = map.device.0 == 0 || device(metadata.dev()).0 == 0;
+    let name = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+    let is_named_so = || fs::read_link(&link).is_ok_and(|real| name(real.as_os_str().as_bytes()) == name(&map.path));
+    metadata.is_file() && (is_same || has_no_device && is_named_so())
 }
 
 fn device(number: u64) -> (u32, u32) {
@@ -301,8 +313,6 @@ fn is_fuse_mount(line: &str, number: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
-
     use super::*;
 
     #[test]

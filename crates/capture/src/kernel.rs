@@ -60,13 +60,12 @@ impl KernelSpace {
     pub fn resolve(&mut self, address: KernelAddr, profile: &mut Profile) -> (ObjectId, ObjectAddr) {
         let base = self.base.unwrap_or(0);
         let is_core = self.base.is_some() && address.0.wrapping_sub(base) < CORE_TEXT_BYTES;
-        if !is_core {
-            if let Some(index) = self.find_region(address.0) {
-                let region = &mut self.regions[index];
-                let make = || profile.object(region.kind, &region.name, &region.build_id);
-                let object = *region.object.get_or_insert_with(make);
-                return (object, ObjectAddr(address.0 - region.start));
-            }
+        let region = if is_core { None } else { self.find_region(address.0) };
+        if let Some(index) = region {
+            let region = &mut self.regions[index];
+            let make = || profile.object(region.kind, &region.name, &region.build_id);
+            let object = *region.object.get_or_insert_with(make);
+            return (object, ObjectAddr(address.0 - region.start));
         }
         let make = || profile.object(ObjectKind::Kernel, "[kernel.kallsyms]", &self.build_id);
         (

@@ -44,6 +44,8 @@ enum Target {
 struct Instance {
     start_boottime_ns: Option<u64>,
     info: ProcessInfo,
+    /// What /proc said after an exec, until the program's first mapping tells that it was this very program.
+    unconfirmed: Option<ProcessInfo>,
     mappings: Arc<Vec<Mapping>>,
     row: Option<ProcessId>,
     written: HashSet<(u64, u64, FileId)>,
@@ -109,6 +111,7 @@ impl Processes {
         self.by_pid.insert(pid, child);
     }
 
+    /// The new program's path comes with its first mapping; what /proc says may be of a later process.
     fn exec(&mut self, pid: u32, comm: &[u8], time_ns: u64, profile: &mut Profile) {
         let before = self.by_pid.get(&pid);
         let inherited = before.map(|instance| instance.info.clone()).unwrap_or_default();
@@ -116,20 +119,19 @@ impl Processes {
         if let Some(row) = before.and_then(|instance| instance.row) {
             profile.process_mut(row).exit_boottime_ns = Some(time_ns);
         }
-        let comm = String::from_utf8_lossy(comm).into_owned();
-        let info = ProcessInfo::read(pid).unwrap_or(ProcessInfo {
+        let info = ProcessInfo {
+            comm: String::from_utf8_lossy(comm).into_owned(),
             executable: String::new(),
             command_line: String::new(),
             ..inherited
-        });
-        let info = ProcessInfo { comm, ..info };
-        self.by_pid.insert(
-            pid,
-            Instance {
-                start_boottime_ns,
-                ..Instance::empty(info)
-            },
-        );
+        };
+        let unconfirmed = ProcessInfo::read(pid);
+        let program = Instance {
+            start_boottime_ns,
+            unconfirmed,
+            ..Instance::empty(info)
+        };
+        self.by_pid.insert(pid, program);
     }
 
     fn exit(&mut self, pid: u32, time_ns: u64, profile: &mut Profile) {
@@ -261,6 +263,7 @@ impl Instance {
         Self {
             start_boottime_ns: None,
             info,
+            unconfirmed: None,
             mappings: Arc::default(),
             row: None,
             written: HashSet::new(),
@@ -304,7 +307,7 @@ impl Instance {
             _ => Target::File(files.hold(pid, map)),
         };
         if matches!(target, Target::File(_)) && self.info.executable.is_empty() {
-            self.info.executable = String::from_utf8_lossy(&map.path).into_owned();
+            self.confirm(&String::from_utf8_lossy(&map.path));
         }
         let first_ns = time_ns;
         let new = Mapping {
@@ -321,6 +324,15 @@ impl Instance {
             mappings.insert(at, new);
             self.has_news = true;
         }
+    }
+
+    /// The program is this one: what /proc said of it counts if it named it too.
+    fn confirm(&mut self, executable: &str) {
+        if let Some(found) = self.unconfirmed.take().filter(|found| found.executable == executable) {
+            let comm = std::mem::take(&mut self.info.comm);
+            self.info = ProcessInfo { comm, ..found };
+        }
+        self.info.executable = executable.into();
     }
 
     fn find(&self, address: u64) -> Option<Mapping> {

@@ -435,9 +435,20 @@ pub fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
     }
 }
 
+/// Options for a map of our own.
+pub fn map_options(flags: u32) -> libbpf_sys::bpf_map_create_opts {
+    let sz = size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t;
+    libbpf_sys::bpf_map_create_opts {
+        sz,
+        map_flags: flags,
+        ..Default::default()
+    }
+}
+
 /// Whether the kernel lets this process make even the simplest map, as each program needs some.
 fn may_load_programs() -> bool {
-    MapHandle::create(MapType::Array, Some("stackhound_try"), 4, 4, 1, &Default::default()).is_ok()
+    let options = map_options(0);
+    MapHandle::create(MapType::Array, Some("stackhound_try"), 4, 4, 1, &options).is_ok()
 }
 
 /// libbpf's own messages go to stderr from `-vvv` (3) on; without that its errors come back as ours.

@@ -199,6 +199,7 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
             return;
         }
     };
+    recording.report(board);
     if started.send(Ok(())).is_err() {
         return;
     }
