@@ -8,5 +8,5 @@ scripts/setup.sh build
 use_rust
 
 rm -rf dist
-maturin build --profile dist --zig --compatibility manylinux2014 --out dist
+maturin build --zig --compatibility manylinux2014 --out dist
 maturin sdist --out dist
