@@ -53,6 +53,12 @@ struct sample {
 	u64 words[MAX_SAMPLE_WORDS];
 };
 
+/* What the filter knows of a process; one that it does not know is not sampled. */
+enum target_state {
+	TARGET_SAMPLED = 1,
+	TARGET_HELD = 2, /* until its exec: a COMMAND that its launcher has forked */
+};
+
 enum record_kind {
 	RECORD_SAMPLE = 1,
 	RECORD_COMBINED = 2,

@@ -21,12 +21,19 @@ static __always_inline bool comm_matches(void)
 	return comm[0] == wanted[0] && comm[1] == wanted[1];
 }
 
+static __always_inline bool is_target(u32 tgid)
+{
+	u8 *state = bpf_map_lookup_elem(&targets, &tgid);
+
+	return state && *state == TARGET_SAMPLED;
+}
+
 /* tgid is the collector's name for the process, 0 when it cannot see it. */
 static __always_inline bool is_wanted(u32 tgid)
 {
 	if (config.self_tgid && tgid == config.self_tgid)
 		return false;
-	if (config.filter_targets && !bpf_map_lookup_elem(&targets, &tgid))
+	if (config.filter_targets && !is_target(tgid))
 		return false;
 	if (config.filter_comm && !comm_matches())
 		return false;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
-/* Keeps the set of sampled processes true: children join at fork, the dead leave. Both run in process context. */
+/*
+ * Keeps the set of sampled processes true: children join at fork, a held COMMAND at its exec, the dead leave. All run in
+ * process context.
+ */
 #include "maps.h"
 #include "task.h"
 #include <bpf/bpf_tracing.h>
@@ -11,18 +14,31 @@ int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 	u32 child_tgid = collector_tgid(child);
 	struct counters *counters;
 	u8 *wanted;
-	u8 yes = 1;
+	u8 state;
 
 	if (child_tgid == parent_tgid)
 		return 0;
 	wanted = bpf_map_lookup_elem(&targets, &parent_tgid);
 	if (!wanted)
 		return 0;
-	if (bpf_map_update_elem(&targets, &child_tgid, &yes, BPF_ANY)) {
+	state = *wanted;
+	if (bpf_map_update_elem(&targets, &child_tgid, &state, BPF_ANY)) {
 		counters = this_cpu_counters();
 		if (counters)
 			counters->targets_full++;
 	}
+	return 0;
+}
+
+/* After the new program's memory and name are in place, before its first instruction. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(release_held, struct task_struct *task)
+{
+	u32 tgid = collector_tgid(task);
+	u8 *state = bpf_map_lookup_elem(&targets, &tgid);
+
+	if (state && *state == TARGET_HELD)
+		*state = TARGET_SAMPLED;
 	return 0;
 }
 

@@ -251,7 +251,7 @@ def test_lines_are_looked_up_when_asked_for(option, lines):
 
 def test_a_command_is_the_target_and_its_status_is_passed_on(session):
     assert main(["record", "--", "sh", "-c", "echo $$ > pid; exit 7"]) == 7
-    assert session.made.options["pids"] == [int(Path("pid").read_text())]
+    assert session.made.options["pids"] == session.made.options["held_pids"] == [int(Path("pid").read_text())]
     assert load("stackhound.hound").table("samples").num_rows == 1
 
 
@@ -267,7 +267,7 @@ def test_options_after_the_command_are_the_commands(session):
 @pytest.mark.parametrize(("arguments", "pids"), [(["-a"], []), (["-p", str(PARENT)], [PARENT])])
 def test_with_a_or_p_the_command_only_says_how_long(arguments, pids, session):
     assert main(["record", *arguments, "--", "true"]) == 0
-    assert session.made.options["pids"] == pids
+    assert (session.made.options["pids"], session.made.options["held_pids"]) == (pids, [])
 
 
 def test_a_command_that_cannot_be_run_is_127_and_records_nothing(session, capsys):

@@ -41,6 +41,8 @@ pub struct Options {
     pub software_only: bool,
     /// Processes; empty for the whole system.
     pub pids: Vec<u32>,
+    /// Those of `pids` that are sampled from their next exec on.
+    pub held_pids: Vec<u32>,
     /// Whether their children are followed.
     pub inherit: bool,
     /// Only threads of this name.

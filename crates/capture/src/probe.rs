@@ -65,6 +65,7 @@ fn options() -> Options {
         events: vec![cpu_event()],
         software_only: false,
         pids: vec![std::process::id()],
+        held_pids: Vec::new(),
         inherit: true,
         comm: None,
         cgroup: None,

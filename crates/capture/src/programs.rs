@@ -81,7 +81,8 @@ impl Programs {
     /// Puts the wanted processes and the wanted cgroup into the filter.
     fn restrict(&mut self, options: &Options) -> Result<()> {
         for pid in &options.pids {
-            self.add_target(*pid)?;
+            let is_held = options.held_pids.contains(pid);
+            self.add_target(*pid, if is_held { abi::TARGET_HELD } else { abi::TARGET_SAMPLED })?;
         }
         if let Some(path) = &options.cgroup {
             let directory = File::open(path).map_err(|error| {
@@ -101,14 +102,16 @@ impl Programs {
         }
         if !options.pids.is_empty() {
             let config = configure(options, &self.triggers, 0, 0, self.has_cookie);
-            self._lifecycle = Some(load_lifecycle(&config, options.inherit, &mut self.oncpu)?);
+            self._lifecycle = Some(load_lifecycle(&config, options, &mut self.oncpu)?);
         }
         Ok(())
     }
 
-    /// Lets a process into the filter.
-    pub fn add_target(&mut self, pid: u32) -> Result<()> {
-        let result = self.map("targets").update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
+    /// Lets a process into the filter: `abi::TARGET_SAMPLED` now, `abi::TARGET_HELD` from its exec on.
+    pub fn add_target(&mut self, pid: u32, state: u32) -> Result<()> {
+        let result = self
+            .map("targets")
+            .update(&pid.to_ne_bytes(), &[state as u8], MapFlags::ANY);
         result.map_err(|error| bpf_error("the filter takes no more processes", &error))
     }
 
@@ -345,7 +348,7 @@ fn load_oncpu(config: &abi::Config, ring_bytes: usize, triggers: &[Trigger]) -> 
         .map_err(|error| bpf_error("the sampling program cannot be loaded", &error))
 }
 
-fn load_lifecycle(config: &abi::Config, inherit: bool, oncpu: &mut Object) -> Result<(Object, Vec<Link>)> {
+fn load_lifecycle(config: &abi::Config, options: &Options, oncpu: &mut Object) -> Result<(Object, Vec<Link>)> {
     let mut object = open(LIFECYCLE, config)?;
     for shared in ["targets", "counters"] {
         let map = find_map(oncpu, shared);
@@ -354,7 +357,12 @@ fn load_lifecycle(config: &abi::Config, inherit: bool, oncpu: &mut Object) -> Re
             .map_err(|error| bpf_error("maps cannot be shared between programs", &error))?;
     }
     for mut program in object.progs_mut() {
-        program.set_autoload(inherit || program.name() != "follow_fork");
+        let needed = match program.name().to_str() {
+            Some("follow_fork") => options.inherit,
+            Some("release_held") => !options.held_pids.is_empty(),
+            _ => true,
+        };
+        program.set_autoload(needed);
     }
     let object = object
         .load()

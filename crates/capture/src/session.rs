@@ -412,7 +412,7 @@ impl Recording {
         self.intake
             .processes
             .scan(pid, &mut self.intake.files, cost::boottime_ns());
-        self.programs.add_target(pid)?;
+        self.programs.add_target(pid, abi::TARGET_SAMPLED)?;
         self.options.pids.push(pid);
         Ok(())
     }

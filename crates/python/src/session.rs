@@ -159,6 +159,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         events: events.iter().map(parse_event).collect::<PyResult<_>>()?,
         software_only: required(options, "software_only")?,
         pids: required(options, "pids")?,
+        held_pids: required(options, "held_pids")?,
         inherit: required(options, "inherit")?,
         comm: text("comm")?,
         cgroup: text("cgroup")?.map(PathBuf::from),

@@ -222,7 +222,7 @@ def _aim_at(request: Request, command: Command) -> Request:
     """As perf has it: with -a or -p, COMMAND only says how long."""
     if request.whole_system or request.options.pids:
         return request
-    return replace(request, options=replace(request.options, pids=(command.pid,)))
+    return replace(request, options=replace(request.options, pids=(command.pid,), held_pids=(command.pid,)))
 
 
 def _record(request: Request, signals: Signals, command: Command | None, invoker: Invoker | None) -> None:

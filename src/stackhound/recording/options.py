@@ -24,6 +24,7 @@ class RecordOptions:
 
     Attributes:
         pids: processes, with all their threads; empty means the whole system.
+        held_pids: those of ``pids`` that are recorded from their next exec on (COMMAND, until it is released).
         events: by the names of `stackhound.recording.events`.
         frequency_hz: samples a second and CPU; None means 99 (a tracepoint: each time it is hit).
         period: a sample each time an event has counted this many; for ``cpu`` in nanoseconds of CPU time.
@@ -47,6 +48,7 @@ class RecordOptions:
     """
 
     pids: tuple[int, ...] = ()
+    held_pids: tuple[int, ...] = ()
     events: tuple[str, ...] = ("cpu",)
     frequency_hz: int | None = None
     period: int | None = None
@@ -81,6 +83,7 @@ class RecordOptions:
             "events": [self._native_event(source) for source in self._sources()],
             "software_only": self.software_only,
             "pids": list(dict.fromkeys(self.pids)),
+            "held_pids": list(self.held_pids),
             "inherit": self.inherit,
             "comm": self.comm,
             "cgroup": str(find_cgroup(self.cgroup)) if self.cgroup else "",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,12 +103,15 @@ class Recorder:
             RecordingError: it broke off.
         """
         if self._profile is None:
+            # numpy and Arrow take 130 ms to import, which is too long before the first sample. Now the core is busy.
+            imports = threading.Thread(target=import_module, args=("stackhound.profile.profile",))
+            imports.start()
             with native_errors():
-                finished = self._session.finish(self.options.lines)
-            # Only here: numpy and Arrow would delay the first sample, and show in the collector's cost.
+                tables, metadata = self._session.finish(self.options.lines)
+            imports.join()
             from stackhound.profile import Profile
 
-            self._profile = Profile.from_native(*finished)
+            self._profile = Profile.from_native(tables, metadata)
         return self._profile
 
     def close(self) -> None:
