@@ -263,6 +263,25 @@ def test_under_sudo_command_and_files_are_the_users(monkeypatch):
     assert Path("stackhound.hound").stat().st_uid == 65534
 
 
+@pytest.fixture
+def full_disk(directory):
+    """A file system with less room than any profile takes."""
+    path = directory / "disk"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", path], check=True)
+    yield path
+    subprocess.run(["umount", path], check=True)
+
+
+def test_on_a_full_disk_the_recording_is_kept_in_the_temporary_directory(full_disk, directory, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(directory))
+    told = run("record", "-d", "1", "-o", full_disk / "x.hound", status=1).stderr
+    kept, failed = told.splitlines()
+    assert load(kept.removeprefix("stackhound: the recording is kept in ")).table("samples").num_rows > 0
+    assert failed.endswith(": no space left on device: free some space, or write to another disk")
+    assert not list(full_disk.iterdir())
+
+
 def test_without_privileges_it_is_one_line_that_names_them():
     script = """
 import os, sys
@@ -283,6 +302,8 @@ sys.exit(main.main(["record", "-d", "1", "-o", "/tmp/stackhound-unprivileged.hou
 def test_on_a_terminal_a_line_says_how_it_goes(spinner):
     shown = run_on_terminal("record", "-d", "2", "-p", spinner.pid).decode()
     assert re.search(r"\r\x1b\[K[\d.]+ s · \d+ samples? · 0 lost · .* · Ctrl-C ends it", shown)
+    last_line = shown.rindex(" lost · ", 0, shown.index("cpu by"))
+    assert "\r\x1b[K" in shown[last_line : shown.index("cpu by")]  # taken away before the summary
 
 
 def test_without_a_terminal_no_such_line_is_written(spinner):

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 TOP_FUNCTIONS = 10
 
 
-def describe_outcome(profile: Profile, target: Target, event: str | None) -> Iterator[str]:
-    """The lines, safe for a terminal."""
+def describe_outcome(profile: Profile, target: Target, event: str | None, columns: int | None) -> Iterator[str]:
+    """The lines, safe for a terminal. Those of the table are cut after ``columns``, where they are given."""
     for one in profile.events:
         if event in (None, one.name):
             yield printable(describe_event(profile, one))
             top = profile.top(TOP_FUNCTIONS, one.name)
-            yield from (str(top).splitlines() if len(top) else ["no sample: it did not run, or was filtered out"])
+            yield from (
+                (line[:columns] for line in str(top).splitlines())
+                if len(top)
+                else ["no sample: it did not run, or was filtered out"]
+            )
             yield ""
     yield cost_and_loss(profile)
     yield from (f"note: {printable(note)}" for note in profile.metadata.get("notes", []))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -240,5 +242,6 @@ def _tell(profile: Profile, request: Request) -> None:
     """What people want to know first, on stderr: stdout is COMMAND's, or the profile's."""
     from stackhound.cli.outcome import describe_outcome
 
-    for line in describe_outcome(profile, request.target, request.event):
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
+    for line in describe_outcome(profile, request.target, request.event, columns):
         click.echo(line, err=True)

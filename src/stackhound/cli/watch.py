@@ -22,6 +22,7 @@ POLL_S: Final = 0.25
 LOOKS_A_LINE: Final = 2
 
 CLEAR_LINE: Final = "\r\x1b[K"
+HINT: Final = " · Ctrl-C ends it"  # where there is room
 
 
 def wait_for_end(recorder: Recorder, signals: Signals, duration_s: float | None, command: Command | None) -> None:
@@ -58,9 +59,10 @@ class LiveLine:
         """Write it, at every second call."""
         self._looks += 1
         if self._shown and self._looks % LOOKS_A_LINE == 0:
-            text = f"{status_line(self._recorder.status())} · Ctrl-C ends it"
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns
-            click.echo(CLEAR_LINE + text[: columns - 1], err=True, nl=False, color=True)
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+            text = status_line(self._recorder.status())
+            hint = HINT if len(text) + len(HINT) <= columns else ""
+            click.echo(f"{CLEAR_LINE}{text[:columns]}{hint}", err=True, nl=False, color=True)
 
     def clear(self) -> None:
         """Take it away."""
