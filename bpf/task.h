@@ -63,7 +63,7 @@ static __always_inline u32 own_id(struct pid *pid, u32 global_id)
 
 	if (!pid)
 		return global_id;
-	level = BPF_CORE_READ(pid, level);
+	level = READ(pid, level);
 	return level ? BPF_CORE_READ(number_at(pid, level), nr) : global_id;
 }
 

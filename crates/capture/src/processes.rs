@@ -96,9 +96,13 @@ impl Processes {
         }
     }
 
-    /// The child has its parent's mappings until it makes its own.
+    /// The child has its parent's mappings until it makes its own. One whose parent is not known is read when it is
+    /// sampled; an earlier process of that pid is not it.
     fn fork(&mut self, pid: u32, parent: u32) {
-        let Some(from) = self.by_pid.get(&parent) else { return };
+        let Some(from) = self.by_pid.get(&parent).filter(|from| !from.was_gone) else {
+            self.by_pid.remove(&pid);
+            return;
+        };
         let info = ProcessInfo {
             parent,
             start_ticks: 0,
