@@ -96,10 +96,11 @@ def make_tables(samples: int, stacks: int) -> dict[str, Table]:
     """Tables of a busy machine: deep stacks that share their beginnings, a few hot ones, many rare ones."""
     random = np.random.default_rng(1)
     parent, location, depth, leaves, process = make_paths(random, stacks)
+    code = make_code(random)
     return {
         "samples": make_samples(random, samples, leaves, process),
-        "stacks": make_stacks(parent, location, depth),
-        **make_code(random),
+        "stacks": make_stacks(parent, location, depth, code["locations"], code["objects"]),
+        **code,
         **make_threads(),
         "losses": table("losses", cause=[], count=[], estimated=[], meaning=[]),
     }

@@ -1,0 +1,1 @@
+"""What the benchmarks share: building, load, samplers, costs, windows, statistics, reports."""

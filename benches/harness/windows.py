@@ -1,0 +1,84 @@
+"""Windows of time, each with one sampler at work, in turns: what drifts meets all of them alike."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.samplers import running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.bpf_statistics import Runs
+    from harness.load import Progress, Workers
+    from harness.samplers import Sampler
+
+
+@dataclass(frozen=True)
+class Window:
+    """What happened while one sampler was at work."""
+
+    wall_s: float
+    work: Progress
+    collector_cpu_s: float
+    runs: Runs | None
+
+    @property
+    def ns_a_run(self) -> float:
+        if self.runs is None or not self.runs.count:
+            raise ValueError("no BPF program ran")
+        return self.runs.ns / self.runs.count
+
+
+#: A round has a window of each sampler, by its name.
+Round = dict[str, Window]
+
+
+def measure_rounds(samplers: Sequence[Sampler], hz: int, load: Workers, pairs: int, window_s: float) -> list[Round]:
+    """Rounds in pairs: one in an order by chance, one in the reverse (ABBA)."""
+    chance = random.Random(1)
+    rounds: list[Round] = []
+    for pair in range(pairs):
+        order = chance.sample(samplers, len(samplers))
+        rounds.extend(measure_round(turn, hz, load, window_s) for turn in (order, order[::-1]))
+        _show_progress(f"{hz} Hz, round {2 * pair + 2} of {2 * pairs}")
+    return rounds
+
+
+def measure_round(samplers: Sequence[Sampler], hz: int, load: Workers, window_s: float) -> Round:
+    return {sampler.name: measure(sampler, hz, load, window_s) for sampler in samplers}
+
+
+def measure(sampler: Sampler, hz: int, load: Workers, window_s: float) -> Window:
+    with running(sampler, hz):
+        begin = _look(sampler, load)
+        time.sleep(window_s)
+        end = _look(sampler, load)
+    return _between(begin, end)
+
+
+@dataclass(frozen=True)
+class _Look:
+    wall_s: float
+    work: Progress
+    collector_cpu_ns: int
+    runs: Runs | None
+
+
+def _look(sampler: Sampler, load: Workers) -> _Look:
+    return _Look(time.monotonic(), load.progress(), sampler.collector_cpu_ns(), sampler.runs())
+
+
+def _between(begin: _Look, end: _Look) -> Window:
+    runs = end.runs.since(begin.runs) if end.runs and begin.runs else None
+    collector_cpu_s = (end.collector_cpu_ns - begin.collector_cpu_ns) / 1e9
+    return Window(end.wall_s - begin.wall_s, end.work.since(begin.work), collector_cpu_s, runs)
+
+
+def _show_progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,86 @@
+"""How much slower a busy machine gets while it is sampled at 999 Hz.
+
+    .venv/bin/python benches/slowdown.py [--check]
+
+A worker on each CPU; windows of a second with a sampler alternate with windows without one (ABBA). The slowdown is
+what the workers do less per second of their own CPU time, which no other process disturbs, plus the CPU time that the
+sampler's own processes take of the machine.
+
+Controls: windows without a sampler against windows without a sampler must show no difference, and the empty program at
+9,999 Hz must show one.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from harness.estimate import Estimate, estimate
+from harness.load import workers
+from harness.machine import cpus
+from harness.report import Report
+from harness.samplers import Design, Nothing, Perf, Stackhound
+from harness.windows import Round, Window, measure_rounds
+
+HZ = 999
+CONTROL_HZ = 9_999
+WINDOW_S = 1.0
+BASE, CONTROL, EMPTY = "nothing", "nothing again", "empty program"
+OURS, TUTORIAL, PERF = "stackhound", "tutorial", Perf.name
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=12, help="pairs of rounds")
+    parser.add_argument("--check", action="store_true", help="one pair, to see that it runs")
+    options = parser.parse_args()
+    pairs = 1 if options.check else options.pairs
+    report = Report("slowdown", {"hz": HZ, "pairs": pairs, "window_s": WINDOW_S})
+    empty, tutorial = Design("empty", EMPTY), Design("tutorial", TUTORIAL)
+    samplers = [Nothing(BASE), Nothing(CONTROL), empty, Stackhound(name=OURS), tutorial, Perf()]
+    with workers() as load:
+        rounds = measure_rounds(samplers, HZ, load, pairs, WINDOW_S)
+        fast_rounds = measure_rounds([Nothing(BASE), empty], CONTROL_HZ, load, max(1, pairs // 3), WINDOW_S)
+    slowdowns = {sampler.name: slowdown(sampler.name, rounds) for sampler in samplers[1:]}
+    show(report, slowdowns, rounds)
+    judge(report, slowdowns, rounds, slowdown(EMPTY, fast_rounds))
+    report.finish()
+
+
+def slowdown(name: str, rounds: list[Round]) -> Estimate:
+    """In percent of the machine."""
+    return estimate([100 * (loss_of_work(one[name], one[BASE]) + collector_share(one[name])) for one in rounds])
+
+
+def loss_of_work(window: Window, base: Window) -> float:
+    return 1 - window.work.rate / base.work.rate
+
+
+def collector_share(window: Window) -> float:
+    return window.collector_cpu_s / (window.wall_s * len(cpus()))
+
+
+def show(report: Report, slowdowns: dict[str, Estimate], rounds: list[Round]) -> None:
+    collectors = {name: estimate([100 * collector_share(one[name]) for one in rounds]) for name in slowdowns}
+    rows = [(name, whole.written(), collectors[name].written()) for name, whole in slowdowns.items()]
+    report.table(
+        f"slowdown of a busy machine at {HZ} Hz (trimmed mean, 95% interval)",
+        ("sampler", "slowdown, %", "of it its own processes, %"),
+        rows,
+        {"slowdown_percent": slowdowns, "collector_percent": collectors},
+    )
+
+
+def judge(report: Report, slowdowns: dict[str, Estimate], rounds: list[Round], fast_empty: Estimate) -> None:
+    difference = estimate([
+        100 * (loss_of_work(one[OURS], one[PERF]) + collector_share(one[OURS]) - collector_share(one[PERF]))
+        for one in rounds
+    ])  # fmt: skip
+    got = f"{difference.written()} points beside perf"
+    report.target("slowdown at 999 Hz", "below perf's (the interval below 0)", got, difference.high < 0)
+    control = slowdowns[CONTROL]
+    report.control("nothing against nothing differs by nothing", control.written(), control.low <= 0 <= control.high)
+    report.control(f"the empty program is seen at {CONTROL_HZ:,} Hz", fast_empty.written(), fast_empty.low > 1)
+
+
+if __name__ == "__main__":
+    main()
