@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from stackhound.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
 
@@ -70,53 +68,54 @@ def split_names(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip()) or (value,)
 
 
-def flatten(_: click.Context, __: click.Parameter, lists: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
-    """A repeatable option of lists as one list."""
+Decorator = Callable[[Decorated], Decorated]
+
+
+def flag(*names: str, default: bool = False, help: str) -> Decorator[Any]:  # noqa: A002 - as click calls it
+    """An option without a value."""
+    return click.option(*names, is_flag=True, default=default, help=help)
+
+
+def list_option(
+    *names: str,
+    parse: Callable[[str], tuple[Any, ...]],
+    default: tuple[str, ...] = (),
+    metavar: str,
+    help: str,  # noqa: A002
+) -> Decorator[Any]:
+    """An option that may be repeated and takes lists: one tuple of all values."""
+    return click.option(
+        *names, type=parse, multiple=True, default=default, callback=_flatten, metavar=metavar, help=help
+    )
+
+
+def _flatten(_: click.Context, __: click.Parameter, lists: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
     return tuple(value for one in lists for value in one)
 
 
-def frequency_option(default: str) -> Callable[[Decorated], Decorated]:
-    """``-f`` and ``-F`` both mean the frequency, everywhere. ``default``: what happens without it."""
-    return click.option(
-        "-F",
-        "-f",
-        "--frequency",
-        "--freq",
-        "frequency_hz",
-        type=int,
-        metavar="HZ",
-        help=f"Samples a second and CPU ({default} without it).",
-    )
+def frequency_option(default_hz: int) -> Decorator[Any]:
+    """``-f`` and ``-F`` both mean the frequency, everywhere."""
+    names = ("-F", "-f", "--frequency", "--freq", "frequency_hz")
+    return click.option(*names, type=int, metavar="HZ", help=f"Samples a second and CPU.  [default: {default_hz}]")
 
 
-def pids_option(command: Decorated) -> Decorated:
-    """``-p``, repeatable, also with commas."""
-    return click.option(
-        "-p",
-        "--pid",
-        "pids",
-        type=parse_pids,
-        multiple=True,
-        callback=flatten,
-        metavar="PID,...",
-        help="Only these processes, with all their threads; repeatable.",
-    )(command)
+pids_option = list_option(
+    "-p",
+    "--pid",
+    "pids",
+    parse=parse_pids,
+    metavar="PID,...",
+    help="Only these processes, all their threads; repeatable.",
+)
 
+#: For what shows one event.
+event_option = click.option("--event", metavar="NAME", help="Which event to show, when there are several.")
 
-def event_option(command: Decorated) -> Decorated:
-    """``--event``, for what shows one event."""
-    return click.option("--event", metavar="NAME", help="Which event to show, when the profile has several.")(command)
+software_option = flag(
+    "--sw-event", "software_only", help="Use the software clock even where there is a cycle counter."
+)
 
-
-def input_argument(command: Decorated) -> Decorated:
-    """``INPUT``: a profile, by default the one that ``record`` writes."""
-    return click.argument("profile_path", metavar="[INPUT]", default=DEFAULT_PATH, type=click.Path(path_type=Path))(
-        command
-    )
-
-
-def software_option(command: Decorated) -> Decorated:
-    """``--sw-event``."""
-    return click.option(
-        "--sw-event", "software_only", is_flag=True, help="Use the software clock even where there is a cycle counter."
-    )(command)
+#: A profile, by default the one that ``record`` writes.
+input_argument = click.argument(
+    "profile_path", metavar="[INPUT]", default=DEFAULT_PATH, type=click.Path(path_type=Path)
+)

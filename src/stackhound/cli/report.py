@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from stackhound.cli.breakdown import Row
     from stackhound.profile import CallTree, Event, Profile
+    from stackhound.profile.tree import Root
 
 EXAMPLES: Final = (
     ("the functions with the most time of their own", "stackhound report"),
@@ -33,7 +34,7 @@ EXAMPLES: Final = (
 #: perf's names of the same keys
 ALIASES: Final = {"dso": "object", "sym": "symbol", "function": "symbol", "srcline": "line", "srcfile": "file"}
 CELL_WIDTH: Final = 60  # of all but the last column
-ROOTS: Final = ("process", "thread")
+ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
 
 
 @click.command(cls=ExampleCommand, examples=EXAMPLES)
@@ -126,10 +127,10 @@ def _read_keys(sort: tuple[str, ...] | None, as_tree: bool) -> tuple[str, ...]:
     return keys
 
 
-def _root(keys: tuple[str, ...]) -> Any:  # noqa: ANN401
+def _root(keys: tuple[str, ...]) -> Root:
     if len(keys) > 1:
         raise UsageError("a tree has one first level", f"use --sort {keys[0]}")
-    return keys[0] if keys else None
+    return ROOTS[keys[0]] if keys else None
 
 
 def _head(profile: Profile, event: Event) -> list[str]:

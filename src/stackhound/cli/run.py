@@ -7,7 +7,8 @@ import sys
 import click
 
 from stackhound.cli.examples import ExampleCommand
-from stackhound.cli.record import Request, record_options, run_record
+from stackhound.cli.record import run_record
+from stackhound.cli.request import Request, record_options
 from stackhound.cli.verbosity import verbose_option, verbosity_of
 
 EXAMPLES = (

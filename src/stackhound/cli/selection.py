@@ -7,42 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stackhound.cli.parameters import Decorated, flatten, parse_numbers, parse_pids, split_names
+from stackhound.cli.parameters import Decorated, flag, list_option, parse_numbers, parse_pids, split_names
 from stackhound.errors import EmptyProfile
 
 if TYPE_CHECKING:
     from stackhound.profile import Profile
 
 _OPTIONS: Final = (
-    click.option(
-        "-p",
-        "--pid",
-        "pids",
-        type=parse_pids,
-        multiple=True,
-        callback=flatten,
-        metavar="PID,...",
-        help="Only these processes.",
-    ),
-    click.option(
-        "--tid", "tids", type=parse_pids, multiple=True, callback=flatten, metavar="TID,...", help="Only these threads."
-    ),
-    click.option(
-        "--comm",
-        "comms",
-        type=split_names,
-        multiple=True,
-        callback=flatten,
-        metavar="NAME,...",
-        help="Only threads of these names.",
-    ),
-    click.option(
-        "--cpu", "cpus", type=parse_numbers, multiple=True, callback=flatten, metavar="CPU,...", help="Only these CPUs."
-    ),
+    list_option("-p", "--pid", "pids", parse=parse_pids, metavar="PID,...", help="Only these processes."),
+    list_option("--tid", "tids", parse=parse_pids, metavar="TID,...", help="Only these threads."),
+    list_option("--comm", "comms", parse=split_names, metavar="NAME,...", help="Only threads of these names."),
+    list_option("--cpu", "cpus", parse=parse_numbers, metavar="CPU,...", help="Only these CPUs."),
     click.option("--focus", metavar="REGEX", help="Only stacks with a function that matches."),
     click.option("--ignore", metavar="REGEX", help="Only stacks without a function that matches."),
-    click.option("--no-inline", "drop_inlined", is_flag=True, help="Leave out inlined functions."),
-    click.option("--inverted", is_flag=True, help="From what ran to its callers."),
+    flag("--no-inline", "drop_inlined", help="Leave out inlined functions."),
+    flag("--inverted", help="From what ran to its callers."),
 )
 
 

@@ -31,7 +31,7 @@ EXAMPLES: Final = (
 
 
 @click.command(cls=ExampleCommand, examples=EXAMPLES)
-@frequency_option(str(DEFAULT_HZ))
+@frequency_option(DEFAULT_HZ)
 @pids_option
 @software_option
 @click.option("-E", "--fold-extend", "folded", is_flag=True, help="A folded line a sample: comm;root;…;leaf 1.")

@@ -1,0 +1,156 @@
+"""What ``record`` and ``run`` are asked for: their options, and the request that these make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stackhound.cli.output import Target, choose_target
+from stackhound.cli.parameters import (
+    Decorated,
+    event_option,
+    flag,
+    frequency_option,
+    list_option,
+    parse_duration,
+    parse_size,
+    pids_option,
+    software_option,
+    split_names,
+)
+from stackhound.errors import UsageError
+from stackhound.recording.options import DEFAULT_HZ, RecordOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WHAT: Final = (
+    frequency_option(DEFAULT_HZ),
+    click.option("-c", "--period", type=int, metavar="N", help="A sample each N events (of cpu: each N nanoseconds)."),
+    pids_option,
+    flag("-a", "whole_system", help="The whole machine: the default without -p or COMMAND."),
+    list_option(
+        "-e",
+        "events",
+        parse=split_names,
+        default=("cpu",),
+        metavar="EVENT,...",
+        help="What to sample, see 'stackhound list'; repeatable.  [default: cpu]",
+    ),
+    software_option,
+    flag("-g", "call_graph", help="Accepted for perf's sake: stacks are always recorded."),
+    click.option(
+        "-d", "--duration", "duration_s", type=parse_duration, metavar="TIME", help="End after 10, 500ms, 5m."
+    ),
+)
+
+_WHICH: Final = (
+    click.option("--comm", default="", help="Only threads of this name."),
+    click.option("--cgroup", default="", metavar="PATH", help="Only this cgroup (v2)."),
+    flag("--user-only", help="Leave out the kernel."),
+    flag("--kernel-only", help="Leave out user space."),
+    flag("--inherit/--no-inherit", default=True, help="Follow children.  [default: yes]"),
+    flag("--include-self", help="Show stackhound itself, too."),
+)
+
+_HOW: Final = (
+    flag("--aggregate", help="Count equal stacks in the kernel: for high rates, for hours."),
+    flag("--lines/--no-lines", default=True, help="Find lines and inlined functions.  [default: yes]"),
+    click.option(
+        "--debug-dir",
+        "debug_dirs",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        help="Look for separate debug files here, too; repeatable.",
+    ),
+    click.option(
+        "--ring-size",
+        "ring_bytes",
+        type=parse_size,
+        default="0",
+        metavar="SIZE",
+        help="Of the buffer between kernel and stackhound, for example 4M.",
+    ),
+    flag("--as-root", help="Under sudo, run COMMAND as root instead of as you."),
+)
+
+_WHERE: Final = (
+    click.option("-o", "--output", metavar="PATH", help="Where to, the format by its suffix; - is stdout."),
+    click.option("--format", "format_name", metavar="FORMAT", help="The format, whatever the suffix."),
+    event_option,
+)
+
+#: Parameters that are attributes of `RecordOptions`.
+_RECORD_OPTIONS: Final = (
+    "pids",
+    "events",
+    "frequency_hz",
+    "period",
+    "software_only",
+    "inherit",
+    "comm",
+    "cgroup",
+    "user_only",
+    "kernel_only",
+    "include_self",
+    "aggregate",
+    "lines",
+    "ring_bytes",
+    "debug_dirs",
+)
+
+
+def record_options(command: Decorated) -> Decorated:
+    """Everything that says what to record, how, and where to."""
+    options: tuple[Callable[[Decorated], Decorated], ...] = (*_WHAT, *_WHICH, *_HOW, *_WHERE)
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of ``record``."""
+
+    options: RecordOptions
+    command: tuple[str, ...]
+    whole_system: bool
+    duration_s: float | None
+    target: Target
+    event: str | None
+    as_root: bool
+
+    @classmethod
+    def parse(cls, given: dict[str, Any], log_level: int) -> Request:
+        """The request that the parameters of a command line make.
+
+        Raises:
+            UsageError: they make no sense together.
+        """
+        if given["whole_system"] and given["pids"]:
+            raise UsageError("-a and -p exclude each other", "drop one of them")
+        options = RecordOptions(log_level=log_level, **{name: given[name] for name in _RECORD_OPTIONS})
+        target = choose_target(given["output"], given["format_name"])
+        _check_event(options, target, given["event"])
+        return cls(
+            options=options,
+            command=given["command"],
+            whole_system=given["whole_system"],
+            duration_s=given["duration_s"],
+            target=target,
+            event=given["event"],
+            as_root=given["as_root"],
+        )
+
+
+def _check_event(options: RecordOptions, target: Target, event: str | None) -> None:
+    """See that the output can be drawn: after the recording it would be too late."""
+    names = [one["name"] for one in options.native()["events"]]
+    if event is None and target.format.single_event and len(names) > 1:
+        shown = f"{target.format.name} shows one of the events {', '.join(names)}"
+        raise UsageError(shown, "choose one with --event NAME")
+    if event is not None and event not in names:
+        raise UsageError(f"no event {event!r} is recorded", f"choose one of {', '.join(names)}")
