@@ -13,6 +13,7 @@ __all__ = [
     "probe",
     "probe_event",
     "read_parquet",
+    "stack_hashes",
     "stack_paths",
     "write_parquet",
 ]
@@ -103,6 +104,22 @@ def intern_paths(*, offsets: ArrowArray, locations: ArrowArray) -> tuple[ArrowSt
 
 def stack_paths(*, stack_parent: ArrowArray, stack_location: ArrowArray) -> tuple[ArrowArray, ArrowArray]:
     """The path root → leaf of every stack, as CSR: uint32 offsets (n_stacks + 1,), uint32 locations."""
+
+def stack_hashes(
+    *,
+    stack_parent: ArrowArray,
+    stack_location: ArrowArray,
+    location_object: ArrowArray,
+    location_address: ArrowArray,
+    objects: list[tuple[str, str]],
+) -> ArrowArray:
+    """The hash of every stack's contents, as in ``stacks.hash``: uint64 (n_stacks,).
+
+    Args:
+        stack_parent, stack_location: uint32 (n_stacks,): the prefix tree.
+        location_object, location_address: uint32, uint64 (n_locations,).
+        objects: (kind, build-id, or path where there is none) of each object.
+    """
 
 def encode_pprof(tables: dict[str, ArrowStream], event: int, options: dict[str, Any]) -> bytes:
     """One event's samples as an uncompressed pprof protobuf (perftools.profiles.Profile).

@@ -126,6 +126,18 @@ def test_compacting_leaves_nothing_of_what_is_not_shown():
 
 
 @repeatable
+@given(profiles())
+def test_equal_stacks_have_equal_hashes_whatever_was_done_in_between(profile):
+    def hashes(one):
+        return dict(zip(one.numbers("stacks", "hash").tolist(), one.numbers("stacks", "depth").tolist(), strict=True))
+
+    compact = profile.compact()
+    assert len(hashes(compact)) == compact.table("stacks").num_rows
+    for same in (compact.invert().invert(), profile.merge(profile), profile.merge_threads().compact()):
+        assert hashes(same) == hashes(compact)
+
+
+@repeatable
 @given(samples(), patterns)
 def test_focus_and_ignore_share_the_samples_out(rows, pattern):
     paths = expected_paths(rows)

@@ -1,9 +1,9 @@
 //! Objects, locations, stacks and threads, each stored once and known by its row.
 
 use hashbrown::HashMap;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::address::ObjectAddr;
+use crate::hashes::{hash_location, hash_stack};
 use crate::paths::PathTree;
 use crate::rows::{LocationId, ObjectId, ObjectKind, ProcessId, StackId, ThreadId};
 
@@ -41,15 +41,14 @@ impl Objects {
         id
     }
 
-    /// What a location's hash says of its object: kind ‖ 0 ‖ (build-id in hex, or path) ‖ 0.
-    fn hash_prefix(&self, object: ObjectId) -> Vec<u8> {
+    fn hash_location(&self, object: ObjectId, address: ObjectAddr) -> u64 {
         let row = object.index();
         let identity = if self.build_id[row].is_empty() {
             &self.path[row]
         } else {
             &self.build_id[row]
         };
-        [self.kind[row].name().as_bytes(), b"\0", identity.as_bytes(), b"\0"].concat()
+        hash_location(self.kind[row].name(), identity, address.0)
     }
 }
 
@@ -73,9 +72,7 @@ impl Locations {
         let next = LocationId(self.object.len() as u32);
         let id = *self.ids.entry((object, address)).or_insert(next);
         if id == next {
-            let mut content = objects.hash_prefix(object);
-            content.extend(address.0.to_le_bytes());
-            self.hash.push(xxh3_64(&content));
+            self.hash.push(objects.hash_location(object, address));
             self.object.push(object);
             self.address.push(address);
         }
@@ -106,9 +103,8 @@ impl Stacks {
             return parent;
         };
         if stack as usize == self.hash.len() {
-            let caller = self.hash[parent.index()].to_le_bytes();
-            let leaf = locations.hash[location.index()].to_le_bytes();
-            self.hash.push(xxh3_64(&[caller, leaf].concat()));
+            let caller = self.hash[parent.index()];
+            self.hash.push(hash_stack(caller, locations.hash[location.index()]));
         }
         StackId(stack)
     }

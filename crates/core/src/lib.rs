@@ -8,6 +8,7 @@ pub mod calltree;
 pub mod elf;
 mod error;
 pub mod guard;
+pub mod hashes;
 mod intern;
 pub mod maps;
 pub mod parquet;

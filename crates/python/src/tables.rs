@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use stackhound_core::calltree::{self, FrameTable, Weights};
+use stackhound_core::hashes;
 use stackhound_core::parquet;
 use stackhound_core::paths::{self, StackTree};
 
@@ -135,6 +136,29 @@ pub fn stack_paths(
         PyArray::new(UInt32Array::from(offsets)),
         PyArray::new(UInt32Array::from(locations)),
     ))
+}
+
+/// The hash of every stack's contents. `objects` are (kind, build-id or path).
+#[pyfunction]
+#[pyo3(signature = (*, stack_parent, stack_location, location_object, location_address, objects))]
+pub fn stack_hashes(
+    py: Python<'_>,
+    stack_parent: Numbers<UInt32Type>,
+    stack_location: Numbers<UInt32Type>,
+    location_object: Numbers<UInt32Type>,
+    location_address: Numbers<UInt64Type>,
+    objects: Vec<(String, String)>,
+) -> PyResult<PyArray> {
+    let hashed = py.detach(|| {
+        let stacks = StackTree::new(stack_parent.0.values(), stack_location.0.values())?;
+        hashes::hash_stacks(
+            stacks,
+            location_object.0.values(),
+            location_address.0.values(),
+            &objects,
+        )
+    });
+    Ok(PyArray::new(UInt64Array::from(hashed.map_err(from_core)?)))
 }
 
 fn table<const N: usize>(columns: [(&str, ArrayRef); N]) -> PyResult<PyStream> {

@@ -11,6 +11,7 @@ from arro3.core import Table
 
 from stackhound import _native
 from stackhound.profile.columns import Numbers, to_arrow
+from stackhound.profile.native_errors import native_errors
 from stackhound.profile.paths import reverse_stacks
 
 if TYPE_CHECKING:
@@ -119,15 +120,16 @@ class _Columns(NamedTuple):
 def _merge(
     root: Numbers | None, stack: Numbers, value: Numbers, parent: Numbers, location: Numbers, frames: Frames
 ) -> _Columns:
-    stream = _native.call_tree(
-        root=None if root is None else to_arrow(root),
-        stack=to_arrow(stack),
-        value=to_arrow(value),
-        stack_parent=to_arrow(parent),
-        stack_location=to_arrow(location),
-        frame_offsets=to_arrow(frames.offsets),
-        frames=to_arrow(frames.frames),
-    )
+    with native_errors():
+        stream = _native.call_tree(
+            root=None if root is None else to_arrow(root),
+            stack=to_arrow(stack),
+            value=to_arrow(value),
+            stack_parent=to_arrow(parent),
+            stack_location=to_arrow(location),
+            frame_offsets=to_arrow(frames.offsets),
+            frames=to_arrow(frames.frames),
+        )
     table = Table.from_arrow(stream)
     return _Columns(*(table[name].to_numpy() for name in ("parent", "frame", "depth", "self", "total")))
 

@@ -53,7 +53,7 @@ def merge(profiles: Sequence[Profile]) -> Profile:
     offsets, locations = _concatenate_paths(profiles)
     tables, new_locations = unify_all(tables)
     parent, location, depth, ids = build_stacks(offsets, new_locations[locations])
-    tables["stacks"] = make_stacks(parent, location, depth)
+    tables["stacks"] = make_stacks(parent, location, depth, tables["locations"], tables["objects"])
     tables["samples"] = with_columns(tables["samples"], stack=ids[to_numpy(tables["samples"]["stack"])])
     tables = _sort_samples(tables)
     in_order = {name: tables[name] for name in TABLES | OPTIONAL_TABLES if name in tables}

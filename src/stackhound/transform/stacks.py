@@ -46,7 +46,8 @@ def replace_stacks(
     parent, location, depth, ids = build_stacks(offsets.astype(np.uint32), locations)
     new_ids = np.zeros(tables["stacks"].num_rows, np.uint32)
     new_ids[used] = ids
-    result = {**tables, "stacks": make_stacks(parent, location, depth)}
+    stacks = make_stacks(parent, location, depth, tables["locations"], tables["objects"])
+    result = {**tables, "stacks": stacks}
     for name, column in USERS:
         result[name] = with_columns(result[name], **{column: new_ids[to_numpy(result[name][column])]})
     return result
