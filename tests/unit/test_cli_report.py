@@ -12,7 +12,7 @@ import pytest
 from fixtures.profiles import CPU, FAULTS, build_profile
 from fixtures.terminal import run_on_terminal
 from stackhound.cli.main import main
-from stackhound.profile import load
+from stackhound.profile import Event, load
 
 MS = 1_000_000
 SAMPLES = [
@@ -194,6 +194,22 @@ def test_rows_are_limited_and_0_means_all(capsys):
     assert len(rows(capsys, "x.hound")) == 40
     assert len(rows(capsys, "x.hound", "-n", "5")) == 5
     assert len(rows(capsys, "x.hound", "-n", "0")) == 60
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (
+            Event(0, "cpu", "nanoseconds", "cpu-clock", "frequency", 999),
+            "cpu by cpu-clock at 999 Hz: 1 sample, 2.00 ms",
+        ),
+        (Event(0, "cpu", "nanoseconds", "cpu", "period", 2_000_000), "cpu every 2.00 ms: 1 sample, 2.00 ms"),
+        (Event(0, "cycles", "count", "cycles", "period", 1_000), "cycles every 1,000: 1 sample, 2,000,000"),
+    ],
+)
+def test_the_first_line_says_what_was_sampled_and_how_often(event, told, capsys):
+    build_profile([("app", 7, 7, 0, 1_000, ["main"], 2 * MS, 1)], events=[event]).save("x.hound")
+    assert shown(capsys, "report", "x.hound").splitlines()[0] == told
 
 
 @pytest.fixture

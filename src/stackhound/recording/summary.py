@@ -28,7 +28,7 @@ def describe_event(profile: Profile, event: Event) -> str:
     from stackhound.profile.units import format_value
 
     samples = profile.samples_of(event)
-    rate = f"at {event.rate:,} Hz" if event.mode == "frequency" else f"every {event.rate:,}"
+    rate = f"at {event.rate:,} Hz" if event.mode == "frequency" else f"every {format_value(event.rate, event.unit)}"
     trigger = f" by {event.trigger}" if event.trigger != event.name else ""
     amount = format_value(int(samples.value.sum()), event.unit)
     return f"{event.name}{trigger} {rate}: {_samples(int(samples.count.sum()))}, {amount}"
