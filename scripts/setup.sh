@@ -28,12 +28,12 @@ main() {
 
 setup_build() {
     ensure_venv
-    once build pyproject.toml -- install_group build
+    once build pyproject.toml -- install_group build " (120 MB, most of it ziglang, which compiles BPF)"
     native_is_fresh || build_native
 }
 
 setup_lint() {
-    once lint pyproject.toml -- install_group lint
+    once lint pyproject.toml -- install_group lint ""
     ensure_rust_component rustfmt cargo-fmt
     ensure_rust_component clippy cargo-clippy
 }
@@ -82,14 +82,15 @@ find_python() {
     return 1
 }
 
+# install_group GROUP REMARK
 install_group() {
-    say "Python: installing the packages of dependency group \"$1\" into .venv"
+    say "Python: installing the packages of dependency group \"$1\" into .venv$2"
     .venv/bin/python -m pip install --quiet --upgrade 'pip>=25.1' # the first that reads dependency groups
     .venv/bin/python -m pip install --quiet --group "$1"
 }
 
 install_test_packages() {
-    install_group test
+    install_group test ""
     say "Python: installing what tests/requirements.txt names into .venv"
     .venv/bin/python -m pip install --quiet --requirement tests/requirements.txt
 }
