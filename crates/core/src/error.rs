@@ -17,6 +17,10 @@ impl Error {
         Self::Damaged(message.to_string())
     }
 
+    pub(crate) fn usage(message: impl ToString) -> Self {
+        Self::Usage(message.to_string())
+    }
+
     pub(crate) fn output(message: impl ToString) -> Self {
         Self::Output(message.to_string())
     }

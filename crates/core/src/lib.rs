@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod calltree;
+pub mod columns;
 pub mod elf;
 mod error;
 pub mod guard;
@@ -14,6 +15,7 @@ pub mod maps;
 pub mod parquet;
 pub mod paths;
 pub mod perfmap;
+pub mod pprof;
 pub mod profile;
 #[cfg(test)]
 mod random;

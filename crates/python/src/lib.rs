@@ -17,7 +17,9 @@ mod _native {
     #[pymodule_export]
     use crate::session::{Session, list_events, probe, probe_event};
     #[pymodule_export]
-    use crate::tables::{Tables, call_tree, intern_paths, read_parquet, stack_hashes, stack_paths, write_parquet};
+    use crate::tables::{
+        Tables, call_tree, encode_pprof, intern_paths, read_parquet, stack_hashes, stack_paths, write_parquet,
+    };
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {

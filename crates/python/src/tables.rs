@@ -1,5 +1,6 @@
 //! Tables and what is computed from them.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -10,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use stackhound_core::calltree::{self, FrameTable, Weights};
-use stackhound_core::hashes;
-use stackhound_core::parquet;
+use stackhound_core::columns::TableSet;
 use stackhound_core::paths::{self, StackTree};
+use stackhound_core::{hashes, parquet, pprof};
 
 use crate::arrow::{Batches, Numbers, PyArray, PyStream};
 use crate::errors::{from_core, native};
@@ -164,4 +165,44 @@ pub fn stack_hashes(
 fn table<const N: usize>(columns: [(&str, ArrayRef); N]) -> PyResult<PyStream> {
     let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, false)));
     Ok(batch.map_err(|error| native("output", error, ""))?.into())
+}
+
+/// What `encode_pprof` is told beside the tables.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct PprofOptions {
+    time_unix_ns: i64,
+    duration_ns: i64,
+    period: i64,
+    comments: Vec<String>,
+}
+
+/// One event's samples as an uncompressed pprof protobuf.
+#[pyfunction]
+pub fn encode_pprof<'py>(
+    py: Python<'py>,
+    tables: HashMap<String, Batches>,
+    event: u16,
+    options: PprofOptions,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let PprofOptions {
+        time_unix_ns,
+        duration_ns,
+        period,
+        comments,
+    } = options;
+    let options = pprof::Options {
+        time_unix_ns,
+        duration_ns,
+        period,
+        comments,
+    };
+    let encoded = py.detach(|| {
+        let mut set = TableSet::default();
+        for (name, Batches { schema, batches }) in tables {
+            set.insert(name, &schema, &batches)?;
+        }
+        pprof::encode_pprof(&set, event, &options)
+    });
+    Ok(PyBytes::new(py, &encoded.map_err(from_core)?))
 }

@@ -1,0 +1,412 @@
+//! One event of a profile as an uncompressed pprof protobuf.
+//!
+//! Samples of one thread with the same stack become one; only what they use is written. Addresses stay in their
+//! object's own space, so each mapping begins at 0.
+
+mod message;
+mod places;
+
+use hashbrown::HashMap;
+use prost::Message;
+use prost::encoding::message::encode;
+
+use crate::Error;
+use crate::columns::TableSet;
+use crate::paths::StackTree;
+use message::{Label, Profile, Sample, ValueType};
+use places::Places;
+
+/// The field of `Profile` that samples are in.
+const SAMPLE_TAG: u32 = 2;
+
+/// What the tables do not say.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// When the recording began.
+    pub time_unix_ns: i64,
+    /// How long it took.
+    pub duration_ns: i64,
+    /// Between two samples, in the event's unit.
+    pub period: i64,
+    /// Lines about the recording as a whole.
+    pub comments: Vec<String>,
+}
+
+/// Encode one event's samples. Fails when a table or column is missing, or points beyond another one.
+pub fn encode_pprof(tables: &TableSet, event: u16, options: &Options) -> Result<Vec<u8>, Error> {
+    let mut strings = StringTable::default();
+    let mut profile = describe(tables, event, options, &mut strings)?;
+    let mut samples = Samples::read(tables, event)?;
+    let mut places = Places::read(tables)?;
+    let mut bytes = Vec::new();
+    let labels = Labels::read(tables, &mut strings)?;
+    for ((thread, stack), (count, value)) in samples.merge() {
+        let sample = Sample {
+            location_id: samples
+                .locations(stack)
+                .map(|location| places.location_id(location))
+                .collect(),
+            value: vec![to_i64(count), to_i64(value)],
+            label: labels.of(thread)?,
+        };
+        encode(SAMPLE_TAG, &sample, &mut bytes);
+    }
+    (profile.mapping, profile.location, profile.function) = places.finish(&mut strings);
+    profile.string_table = strings.strings;
+    profile.encode(&mut bytes).map_err(Error::output)?;
+    Ok(bytes)
+}
+
+fn describe(tables: &TableSet, event: u16, options: &Options, strings: &mut StringTable) -> Result<Profile, Error> {
+    let events = tables.table("events")?;
+    if usize::from(event) >= events.rows() {
+        return Err(Error::usage(format_args!("there is no event {event}")));
+    }
+    let name = strings.id(events.strings("name")?.get(event.into()));
+    let measured = ValueType {
+        r#type: name,
+        unit: strings.id(events.strings("unit")?.get(event.into())),
+    };
+    let samples = ValueType {
+        r#type: strings.id("samples"),
+        unit: strings.id("count"),
+    };
+    Ok(Profile {
+        sample_type: vec![samples, measured],
+        time_nanos: options.time_unix_ns,
+        duration_nanos: options.duration_ns,
+        period_type: Some(measured),
+        period: options.period,
+        comment: options.comments.iter().map(|comment| strings.id(comment)).collect(),
+        default_sample_type: name,
+        ..Profile::default()
+    })
+}
+
+/// One event's samples, and the stacks they point into.
+struct Samples<'t> {
+    event: u16,
+    events: &'t [u16],
+    thread: &'t [u32],
+    stack: &'t [u32],
+    count: &'t [u64],
+    value: &'t [u64],
+    stacks: StackTree<'t>,
+}
+
+/// (thread, stack)
+type Key = (u32, u32);
+
+impl<'t> Samples<'t> {
+    fn read(tables: &'t TableSet, event: u16) -> Result<Self, Error> {
+        let (samples, stacks) = (tables.table("samples")?, tables.table("stacks")?);
+        let locations = tables.table("locations")?.rows();
+        let tree = StackTree::new(stacks.uint32("parent")?, stacks.uint32("location")?)?;
+        if tree
+            .max_location()
+            .is_some_and(|location| location as usize >= locations)
+        {
+            return Err(Error::damaged("a stack has a location that is not there"));
+        }
+        Ok(Self {
+            event,
+            events: samples.uint16("event")?,
+            thread: samples.uint32("thread")?,
+            stack: samples.references("stack", tree.len())?,
+            count: samples.uint64("count")?,
+            value: samples.uint64("value")?,
+            stacks: tree,
+        })
+    }
+
+    /// (count, value) of each thread's stacks, in the order of their first sample.
+    fn merge(&mut self) -> Vec<(Key, (u64, u64))> {
+        let mut merged: Vec<(Key, (u64, u64))> = Vec::new();
+        let mut rows: HashMap<Key, usize> = HashMap::new();
+        for sample in (0..self.events.len()).filter(|&sample| self.events[sample] == self.event) {
+            let key = (self.thread[sample], self.stack[sample]);
+            let row = *rows.entry(key).or_insert(merged.len());
+            if row == merged.len() {
+                merged.push((key, (0, 0)));
+            }
+            let (count, value) = &mut merged[row].1;
+            *count = count.saturating_add(self.count[sample]);
+            *value = value.saturating_add(self.value[sample]);
+        }
+        merged
+    }
+
+    /// The locations of a stack, leaf first.
+    fn locations(&self, stack: u32) -> impl Iterator<Item = u32> {
+        let chain = std::iter::successors(Some(stack), |&stack| Some(self.stacks.parent(stack)));
+        chain
+            .take_while(|&stack| stack != 0)
+            .map(|stack| self.stacks.location(stack))
+    }
+}
+
+/// Labels of each thread.
+struct Labels(Vec<Vec<Label>>);
+
+impl Labels {
+    fn read(tables: &TableSet, strings: &mut StringTable) -> Result<Self, Error> {
+        let (threads, processes) = (tables.table("threads")?, tables.table("processes")?);
+        let process = threads.references("process", processes.rows())?;
+        let (tid, pid) = (threads.uint32("tid")?, processes.uint32("pid")?);
+        let (thread_comm, process_comm) = (threads.strings("comm")?, processes.strings("comm")?);
+        let keys = ["comm", "thread", "pid", "tid"].map(|key| strings.id(key));
+        let labels = (0..).zip(process).map(|(thread, &process)| {
+            let text = |key, text| Label {
+                key,
+                str: text,
+                ..Label::default()
+            };
+            let number = |key, num: u32| Label {
+                key,
+                num: num.into(),
+                ..Label::default()
+            };
+            vec![
+                text(keys[0], strings.id(process_comm.get(process))),
+                text(keys[1], strings.id(thread_comm.get(thread))),
+                number(keys[2], pid[process as usize]),
+                number(keys[3], tid[thread as usize]),
+            ]
+        });
+        Ok(Self(labels.collect()))
+    }
+
+    fn of(&self, thread: u32) -> Result<Vec<Label>, Error> {
+        let labels = self.0.get(thread as usize).cloned();
+        labels.ok_or_else(|| Error::damaged(format_args!("a sample has thread {thread}, of {}", self.0.len())))
+    }
+}
+
+/// Strings by number; 0 is the empty one.
+struct StringTable {
+    strings: Vec<String>,
+    ids: HashMap<String, i64>,
+}
+
+impl Default for StringTable {
+    fn default() -> Self {
+        Self {
+            strings: vec![String::new()],
+            ids: HashMap::from([(String::new(), 0)]),
+        }
+    }
+}
+
+impl StringTable {
+    fn id(&mut self, text: &str) -> i64 {
+        if let Some(&id) = self.ids.get(text) {
+            return id;
+        }
+        let id = self.strings.len() as i64;
+        self.strings.push(text.to_owned());
+        self.ids.insert(text.to_owned(), id);
+        id
+    }
+}
+
+fn to_i64(value: u64) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::ObjectAddr;
+    use crate::profile::Profile as Recorded;
+    use crate::rows::{EventRow, ObjectId, ObjectKind, ProcessRow, SampleRow, StackId};
+    use crate::symbolize::{Source, Sources};
+
+    struct ByKind;
+
+    impl Sources for ByKind {
+        fn source(&mut self, object: ObjectId) -> Source {
+            match object.index() {
+                0 => Source::PerfMap(b"10 10 main\n20 10 work\n".to_vec()),
+                1 => Source::Named("vfs_read".into()),
+                _ => Source::Missing("no symbol table".into()),
+            }
+        }
+    }
+
+    /// Two threads in main → work → vfs_read, and one sample of another event.
+    fn recorded() -> Recorded {
+        let mut profile = Recorded::default();
+        let row = |name: &str, unit: &str| EventRow {
+            name: name.into(),
+            unit: unit.into(),
+            trigger: String::new(),
+            mode: "frequency".into(),
+            rate: 99,
+        };
+        profile.event(row("cpu", "nanoseconds"));
+        profile.event(row("page-faults", "count"));
+        let program = profile.object(ObjectKind::Elf, "/bin/app", &[0xab]);
+        let kernel = profile.object(ObjectKind::Kernel, "[kernel]", &[]);
+        let stripped = profile.object(ObjectKind::Jit, "[jit]", &[]);
+        let path = [(program, 0x11), (program, 0x22), (kernel, 0x100), (stripped, 0x5)];
+        let mut stacks = vec![StackId::EMPTY];
+        for (object, address) in path {
+            let location = profile.location(object, ObjectAddr(address));
+            stacks.push(profile.stack(*stacks.last().unwrap(), location));
+        }
+        let process = profile.process(ProcessRow {
+            pid: 7,
+            comm: "app".into(),
+            ..Default::default()
+        });
+        let threads = [
+            profile.thread(process, 7, 7, b"app"),
+            profile.thread(process, 8, 8, b"worker"),
+        ];
+        for (event, thread, stack, value) in [(0, 0, 3, 10), (0, 1, 2, 10), (0, 0, 3, 10), (1, 0, 4, 1)] {
+            let (thread, stack) = (threads[thread], stacks[stack]);
+            profile.sample(SampleRow {
+                event,
+                thread,
+                stack,
+                value,
+                count: 1,
+                ..Default::default()
+            });
+        }
+        profile.symbolize(&mut ByKind, false);
+        profile
+    }
+
+    fn tables(profile: &Recorded) -> TableSet {
+        let mut tables = TableSet::default();
+        for (name, batch) in profile.tables() {
+            tables.insert(name.to_owned(), &batch.schema(), &[batch]).unwrap();
+        }
+        tables
+    }
+
+    fn encoded(event: u16) -> Profile {
+        let options = Options {
+            time_unix_ns: 5,
+            duration_ns: 6,
+            period: 7,
+            comments: vec!["hello".into()],
+        };
+        Profile::decode(encode_pprof(&tables(&recorded()), event, &options).unwrap().as_slice()).unwrap()
+    }
+
+    /// The names of a sample's functions, leaf first.
+    fn names(profile: &Profile, sample: &Sample) -> Vec<String> {
+        let location = |id: &u64| &profile.location[*id as usize - 1];
+        let lines = sample.location_id.iter().flat_map(|id| location(id).line.iter());
+        let name = |line: &message::Line| profile.function[line.function_id as usize - 1].name;
+        lines
+            .map(|line| profile.string_table[name(line) as usize].clone())
+            .collect()
+    }
+
+    /// Samples alike become one, leaf first, with their count and value.
+    #[test]
+    fn samples_are_merged_leaf_first() {
+        let profile = encoded(0);
+        assert_eq!(profile.sample.len(), 2);
+        assert_eq!(names(&profile, &profile.sample[0]), ["vfs_read", "work", "main"]);
+        assert_eq!(profile.sample[0].value, [2, 20]);
+        assert_eq!(names(&profile, &profile.sample[1]), ["work", "main"]);
+        assert_eq!(profile.sample[1].value, [1, 10]);
+    }
+
+    /// Threads are told apart by their labels.
+    #[test]
+    fn samples_have_labels() {
+        let profile = encoded(0);
+        let text = |id: i64| profile.string_table[id as usize].as_str();
+        let labels: Vec<_> = profile.sample[1]
+            .label
+            .iter()
+            .map(|label| (text(label.key), text(label.str), label.num))
+            .collect();
+        assert_eq!(
+            labels,
+            [
+                ("comm", "app", 0),
+                ("thread", "worker", 0),
+                ("pid", "", 7),
+                ("tid", "", 8)
+            ]
+        );
+    }
+
+    /// The event gives the second value its name and unit; the first counts.
+    #[test]
+    fn values_have_their_units() {
+        let profile = encoded(1);
+        let text = |id: i64| profile.string_table[id as usize].as_str();
+        let types: Vec<_> = profile
+            .sample_type
+            .iter()
+            .map(|kind| (text(kind.r#type), text(kind.unit)))
+            .collect();
+        assert_eq!(types, [("samples", "count"), ("page-faults", "count")]);
+        assert_eq!(text(profile.default_sample_type), "page-faults");
+        assert_eq!((profile.time_nanos, profile.duration_nanos, profile.period), (5, 6, 7));
+        assert_eq!(text(profile.comment[0]), "hello");
+        assert_eq!(profile.string_table[0], "");
+    }
+
+    /// Only what the event's samples use is there, and a mapping says what is known in it.
+    #[test]
+    fn only_what_is_used_is_written() {
+        let cpu = encoded(0);
+        assert_eq!((cpu.location.len(), cpu.function.len(), cpu.mapping.len()), (3, 3, 2));
+        let names: Vec<&str> = cpu
+            .mapping
+            .iter()
+            .map(|m| cpu.string_table[m.filename as usize].as_str())
+            .collect();
+        assert_eq!(names, [KERNEL, "/bin/app"]);
+        assert_eq!(cpu.string_table[cpu.mapping[1].build_id as usize], "ab");
+        assert!(
+            cpu.mapping
+                .iter()
+                .all(|m| m.has_functions && !m.has_filenames && !m.has_line_numbers)
+        );
+        assert!(
+            cpu.location
+                .iter()
+                .all(|l| l.address < cpu.mapping[l.mapping_id as usize - 1].memory_limit)
+        );
+        let faults = encoded(1);
+        assert_eq!((faults.location.len(), faults.function.len()), (4, 3));
+        let unnamed = faults
+            .location
+            .iter()
+            .find(|location| location.line.is_empty())
+            .unwrap();
+        assert_eq!(unnamed.mapping_id, 0);
+    }
+
+    const KERNEL: &str = "[kernel.kallsyms]_stext";
+
+    /// Missing tables, ids beyond their table and an unknown event are errors.
+    #[test]
+    fn tables_that_do_not_fit_are_refused() {
+        let options = Options::default();
+        assert!(encode_pprof(&TableSet::default(), 0, &options).is_err());
+        assert!(encode_pprof(&tables(&recorded()), 2, &options).is_err());
+        for table in ["locations", "stacks", "threads", "processes", "functions", "objects"] {
+            let mut set = TableSet::default();
+            for (name, batch) in recorded().tables() {
+                let rows = if name == table {
+                    1.min(batch.num_rows() - 1)
+                } else {
+                    batch.num_rows()
+                };
+                set.insert(name.to_owned(), &batch.schema(), &[batch.slice(0, rows)])
+                    .unwrap();
+            }
+            assert!(encode_pprof(&set, 0, &options).is_err(), "{table}");
+        }
+    }
+}
