@@ -43,7 +43,7 @@ class Frequency(TypedDict, total=False):
     achieved_hz: float
     max_sample_rate_before: int  # kernel.perf_event_max_sample_rate, which the kernel lowers under load
     max_sample_rate_after: int
-    throttled: int  # how often the kernel held an event back
+    throttled: bool  # whether the kernel held an event back
 
 
 class Cost(TypedDict, total=False):
@@ -71,6 +71,7 @@ class Metadata(TypedDict, total=False):
     frequency: Frequency
     cost: Cost
     counters: dict[str, int]
+    triggers: list[str]  # what fired, by event: ``cycles``, ``cpu-clock``
     notes: list[str]
     transforms: list[str]  # what was done to the profile after recording, in order
     inverted: bool  # stacks run leaf → root, and so do the lines of a location

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stackhound.profile.tree import CallTree
 
 NAME_WIDTH = 80
-OBJECT_WIDTH = 40
+OBJECT_WIDTH = 32
 
 
 class TopTable:
@@ -48,7 +48,7 @@ class TopTable:
         return [dict(zip(self.table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def cells(self) -> list[tuple[str, str, str, str, str, str]]:
-        """What is shown of each row: self %, total %, self, total, function, object. Harmless to print."""
+        """What is shown of each row: self %, total %, self, total, function, base name of the object. Safe to print."""
         unit = self.event.unit
         columns = ("self_percent", "total_percent", "self", "total", "function", "object")
         return [
@@ -58,7 +58,7 @@ class TopTable:
                 format_value(own, unit),
                 format_value(total, unit),
                 printable(function, NAME_WIDTH),
-                printable(path, OBJECT_WIDTH),
+                printable(path.rpartition("/")[2] or path, OBJECT_WIDTH),
             )
             for self_percent, total_percent, own, total, function, path in zip(
                 *(self.table[name].to_pylist() for name in columns), strict=True
