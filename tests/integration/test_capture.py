@@ -18,7 +18,7 @@ from support_profiles import (
     samples_of,
     where,
 )
-from support_recordings import record_some, record_whole, recorder, wait_for_samples
+from support_recordings import record_some, record_whole, recorder, wait_for, wait_for_samples
 from support_workloads import Program, build, line_of
 
 pytestmark = pytest.mark.ebpf
@@ -96,6 +96,36 @@ def test_threads_appear_with_their_names_and_ids_and_their_own_work() -> None:
         expected = truth[comm] / 1e9 * 1999
         assert abs(count(samples, function) - expected) <= count_margin(expected)
     assert len({sample.tid for sample in samples if sample.comm in work}) == 3
+
+
+def test_a_process_goes_on_when_its_first_thread_has_ended() -> None:
+    with (
+        Program(build("orphans.c", "-lpthread")) as program,
+        recorder(pids=(program.pid,), frequency_hz=999) as recording,
+    ):
+        program.go()
+        wait_for(lambda: b"State:\tZ" in Path(f"/proc/{program.pid}/status").read_bytes(), "the first thread to end")
+        wait_for_samples(recording, 300)
+    samples = samples_of(recording.profile)
+    assert count(samples, "work_on") > 0.9 * count(samples)
+    assert {sample.pid for sample in samples} == {program.pid}
+
+
+def test_a_process_whose_first_thread_has_ended_can_be_recorded() -> None:
+    with Program(build("orphans.c", "-lpthread")) as program:
+        program.go()
+        wait_for(lambda: b"State:\tZ" in Path(f"/proc/{program.pid}/status").read_bytes(), "the first thread to end")
+        samples = samples_of(record_some(100, pids=(program.pid,), frequency_hz=999))
+    assert count(samples, "work_on") > 0.9 * count(samples)
+
+
+def test_without_frame_pointers_there_is_still_the_function_that_ran() -> None:
+    with Program(build("busy.c", "-fomit-frame-pointer"), "300") as program:
+        profile = record_whole(program, frequency_hz=999)
+    samples = samples_of(profile)
+    working = [sample for sample in samples if sample.leaf in ("stir", "mix", "churn")]
+    assert count(working) > 0.9 * count(samples)
+    assert all(frame.reason is None for sample in working for frame in sample.frames)
 
 
 def test_a_stack_deeper_than_127_frames_is_marked_as_truncated() -> None:

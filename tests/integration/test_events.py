@@ -8,6 +8,7 @@ import pytest
 
 from stackhound import _native
 from stackhound.errors import EventUnavailable, UsageError
+from stackhound.profile.schema import SampleFlag
 from stackhound.recording.events import NAMED
 from support_profiles import Sample, assert_accounted_for, count, count_margin, samples_of, where
 from support_recordings import record_some, record_whole
@@ -113,6 +114,15 @@ def test_a_period_of_time_makes_a_sample_each_so_many_nanoseconds() -> None:
     assert {sample.value for sample in samples} == {1_000_000}
     assert abs(count(samples) - truth_ns / 1e6) <= count_margin(truth_ns / 1e6)
     assert profile.event().unit == "nanoseconds"
+
+
+@pytest.mark.parametrize(("modifier", "in_kernel"), [("u", False), ("k", True)])
+def test_an_event_may_be_limited_to_user_space_or_to_the_kernel(modifier: str, in_kernel: bool) -> None:
+    with Program(build("shares.c"), "500") as program:
+        profile = record_whole(program, events=(f"cpu-clock:{modifier}",), frequency_hz=1999)
+    assert_accounted_for(profile)
+    samples = where(samples_of(profile), lambda sample: "work" in sample.names)
+    assert {bool(sample.flags & SampleFlag.IN_KERNEL) for sample in samples} == {in_kernel}
 
 
 def test_the_trigger_of_time_is_said() -> None:

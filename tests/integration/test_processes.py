@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,15 @@ def test_a_process_that_becomes_another_program_is_both_one_after_the_other() ->
     assert not any("churn" in sample.names for sample in samples if sample.comm == "shares")
     for row in rows_of(profile, "processes"):
         assert row["exit_boottime_ns"] is None or row["exit_boottime_ns"] >= row["start_boottime_ns"]
+
+
+def test_a_process_that_a_later_thread_turns_into_another_program_is_that_program() -> None:
+    turn = f"os.execv('{build('busy.c')}', ['busy', '300'])"
+    script = f"import os, threading; threading.Thread(target=lambda: {turn}).start()"
+    with Program(sys.executable, "-c", script) as program:
+        samples = samples_of(record_whole(program, frequency_hz=999))
+    assert {(sample.pid, sample.tid, sample.comm) for sample in samples} == {(program.pid, program.pid, "busy")}
+    assert count(samples, "churn") > 0.9 * count(samples), misses(samples)
 
 
 def test_a_program_that_has_ended_keeps_its_names() -> None:
