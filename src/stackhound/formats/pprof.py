@@ -1,9 +1,9 @@
 """pprof: a gzipped protobuf (perftools.profiles.Profile) for ``go tool pprof`` and whatever else reads it.
 
     sample_type  [samples/count, cpu/nanoseconds]     for other events their own name and unit
-    sample       locations leaf first, two values, labels comm (string), pid and tid (number)
+    sample       locations leaf first, two values, labels comm and thread (strings), pid and tid (numbers)
     location     its mapping, address, and lines: innermost inlined function first
-    mapping      file name and build id; the kernel's is [kernel.kallsyms]
+    mapping      file name and build id; the kernel's is [kernel.kallsyms]_stext
     comment      what the recording says of itself, a line each (`pprof -comments`)
 
 `crates/core` encodes; one event a file, as the format has one period.
@@ -25,7 +25,7 @@ NAME = "pprof"
 SUFFIXES = (".pb.gz",)
 BINARY = True
 
-#: Of zlib's nine: level 9 takes five times as long for 3% less (measured on 200 k stacks).
+#: gzip's own default. Level 9, which Python's would be, took twice as long for 0.3% less (200 k stacks).
 COMPRESSION_LEVEL = 6
 
 
