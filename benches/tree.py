@@ -1,31 +1,31 @@
 """How long a call tree takes: 1 M samples with 200 k distinct stacks, from the tables to the merged tree.
 
-    python benches/tree.py            print the table, write results/tree.json
-    python benches/tree.py --check    the same on a hundredth, to see that it runs
+    .venv/bin/python benches/tree.py [--check]
 
-Target: ≤ 200 ms for ``profile.tree()`` of a profile that nothing was asked of before, names included.
+Target: ≤ 200 ms for ``profile.tree()`` of a profile that nothing was asked of before, names included. The tasks run in
+turns, each on a profile of its own.
+
+Control: every tree adds up to the samples.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from arro3.core import Array, DataType, Table
 
+from harness.report import Report
 from stackhound.profile import Profile
 from stackhound.profile.paths import build_stacks, make_stacks
 from stackhound.profile.schema import FORMAT_VERSION, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-RESULTS = Path(__file__).parent / "results"
 TARGET_MS = 200
 SAMPLES = 1_000_000
 STACKS = 200_000
@@ -40,56 +40,72 @@ TAIL_FRAMES = 4
 INLINED = (0.7, 0.2, 0.1)
 #: A tail's frame is one of this many.
 BRANCHES = 40
+VALUE_NS = 1_001_001
+
+TASKS: dict[str, Callable[[Profile], object]] = {
+    "tree": lambda profile: profile.tree(),
+    "tree, again": lambda profile: profile.tree(),
+    "tree by process": lambda profile: profile.tree(root="process"),
+    "tree with lines": lambda profile: profile.tree(lines=True),
+    "tree inverted": lambda profile: profile.tree(inverted=True),
+    "top 10": lambda profile: profile.top(10),
+    "focus": lambda profile: profile.focus("^f12"),
+}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="a hundredth of the size")
-    parser.add_argument("--repeats", type=int, default=7)
-    options = parser.parse_args(arguments)
-    scale = 100 if options.check else 1
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--check", action="store_true", help="a hundredth of the size, once")
+    options = parser.parse_args()
+    scale, turns = (100, 1) if options.check else (1, options.turns)
     tables = make_tables(SAMPLES // scale, STACKS // scale)
-    results = measure(tables, options.repeats)
     shape = {name: tables[name].num_rows for name in ("samples", "stacks", "locations", "lines", "functions")}
-    shape["sampled_stacks"] = len(np.unique(tables["samples"]["stack"].to_numpy()))
-    report(shape, results)
-    RESULTS.mkdir(exist_ok=True)
-    document = {"benchmark": "tree", "shape": shape, "target_ms": TARGET_MS, "milliseconds": results}
-    (RESULTS / "tree.json").write_text(json.dumps(document, indent=1) + "\n")
+    shape["distinct stacks of samples"] = len(np.unique(tables["samples"]["stack"].to_numpy()))
+    report = Report("tree", {"turns": turns, **shape})
+    times = measure(tables, turns)
+    show(report, shape, times)
+    check_totals(report, tables)
+    if not options.check:
+        judge(report, times)
+    report.finish()
 
 
-def measure(tables: dict[str, Table], repeats: int) -> dict[str, dict[str, float]]:
-    """Milliseconds by task: median, least and most of the repeats, each on a profile of its own."""
-    tasks: dict[str, Callable[[Profile], object]] = {
-        "tree": lambda profile: profile.tree(),
-        "tree, again": lambda profile: profile.tree(),
-        "tree by process": lambda profile: profile.tree(root="process"),
-        "tree with lines": lambda profile: profile.tree(lines=True),
-        "tree inverted": lambda profile: profile.tree(inverted=True),
-        "top 10": lambda profile: profile.top(10),
-        "focus": lambda profile: profile.focus("^f12"),
-    }
-    times: dict[str, list[float]] = {name: [] for name in tasks}
-    for _ in range(repeats):
-        for name, task in tasks.items():
+def measure(tables: dict[str, Table], turns: int) -> dict[str, list[tuple[float, float]]]:
+    """By task: (wall, CPU) milliseconds of each turn."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in TASKS}
+    for _ in range(turns):
+        for name, task in TASKS.items():
             profile = Profile(tables, {"format_version": FORMAT_VERSION})
             if name == "tree, again":
                 profile.tree()
-            start = time.perf_counter()
+            wall, cpu = time.perf_counter(), time.process_time()
             task(profile)
-            times[name].append((time.perf_counter() - start) * 1e3)
-    return {
-        name: {"median": statistics.median(taken), "least": min(taken), "most": max(taken)}
-        for name, taken in times.items()
-    }
+            times[name].append(((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3))
+    return times
 
 
-def report(shape: dict[str, int], results: dict[str, dict[str, float]]) -> None:
-    print(", ".join(f"{count:,} {name}" for name, count in shape.items()))
-    print(f"{'':20}{'median':>10}{'least':>10}{'most':>10}  ms")
-    for name, taken in results.items():
-        print(f"{name:20}{taken['median']:10.1f}{taken['least']:10.1f}{taken['most']:10.1f}")
-    print(f"target for tree: {TARGET_MS} ms at {SAMPLES:,} samples")
+def show(report: Report, shape: dict[str, int], times: dict[str, list[tuple[float, float]]]) -> None:
+    rows = []
+    for name, taken in times.items():
+        walls, cpus = zip(*taken, strict=True)
+        figures = (statistics.median(walls), min(walls), max(walls), statistics.median(cpus))
+        rows.append((name, *(f"{figure:.1f}" for figure in figures)))
+    title = f"milliseconds; {', '.join(f'{count:,} {name}' for name, count in shape.items())}"
+    report.table(title, ("", "median", "least", "most", "CPU median"), rows, times)
+
+
+def check_totals(report: Report, tables: dict[str, Table]) -> None:
+    profile = Profile(tables, {"format_version": FORMAT_VERSION})
+    samples = profile.table("samples").num_rows
+    totals = {int(profile.tree(inverted=inverted).total_value[0]) for inverted in (False, True)}
+    report.control("trees add up to the samples", str(totals), totals == {samples * VALUE_NS})
+
+
+def judge(report: Report, times: dict[str, list[tuple[float, float]]]) -> None:
+    median = statistics.median(wall for wall, _ in times["tree"])
+    what = "tree of 1 M samples with 200 k stacks"
+    report.target(what, f"≤ {TARGET_MS} ms", f"{median:.0f} ms", median <= TARGET_MS)
 
 
 def make_tables(samples: int, stacks: int) -> dict[str, Table]:
@@ -129,7 +145,7 @@ def make_samples(random: np.random.Generator, samples: int, leaves: np.ndarray, 
     times = np.cumsum(random.integers(900_000, 1_100_000, samples))
     return table(
         "samples", id=rows, event=0 * rows, boottime_ns=times, duration_ns=0 * rows, cpu=random.integers(0, 8, samples),
-        thread=thread, stack=leaves[chosen], value=0 * rows + 1_001_001, count=0 * rows + 1,
+        thread=thread, stack=leaves[chosen], value=0 * rows + VALUE_NS, count=0 * rows + 1,
         last_ns=times, flags=0 * rows,
     )  # fmt: skip
 
