@@ -24,6 +24,8 @@ pub fn probe() -> Vec<Probe> {
         sampling(),
         sideband(),
         hardware(),
+        program("tracepoint programs", ProgramType::Tracepoint),
+        program("raw tracepoint programs", ProgramType::RawTracepoint),
         helper(
             "bpf_get_attach_cookie",
             ProgramType::PerfEvent,
@@ -150,18 +152,20 @@ fn helper(name: &'static str, program: ProgramType, helper: libbpf_sys::bpf_func
     }
 }
 
+fn program(name: &'static str, kind: ProgramType) -> Probe {
+    there(name, kind.is_supported())
+}
+
 fn map(name: &'static str, kind: MapType) -> Probe {
-    let tried = kind.is_supported().map_err(|error| error.to_string());
-    result(
-        name,
-        tried.and_then(|there| {
-            if there {
-                Ok("there".into())
-            } else {
-                Err("not in this kernel".into())
-            }
-        }),
-    )
+    there(name, kind.is_supported())
+}
+
+fn there(name: &'static str, tried: libbpf_rs::Result<bool>) -> Probe {
+    match tried {
+        Ok(true) => result(name, Ok("there".into())),
+        Ok(false) => result(name, Err("not in this kernel".into())),
+        Err(error) => result(name, Err(error.to_string())),
+    }
 }
 
 /// How many events one recording takes.

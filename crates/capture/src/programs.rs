@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use libbpf_rs::{
@@ -115,15 +115,17 @@ impl Programs {
         result.map_err(|error| bpf_error("the filter takes no more processes", &error))
     }
 
+    /// Closes the events of CPUs that went offline; their counts stay.
+    pub fn detach_cpus(&mut self, cpus: &[u32]) {
+        let is_gone = |attachment: &mut Attachment| cpus.contains(&attachment.cpu);
+        for gone in self.attachments.extract_if(.., is_gone) {
+            self.counted[gone.event] += gone.count();
+        }
+    }
+
     /// Attaches every event to every CPU that is online and has none yet, their phases spread over one period.
     pub fn attach_missing(&mut self) -> Result<usize> {
         let online = cpus::online();
-        for gone in self
-            .attachments
-            .extract_if(.., |attachment| !online.contains(&attachment.cpu))
-        {
-            self.counted[gone.event] += gone.count();
-        }
         let mut attached = 0;
         for event in 0..self.triggers.len() {
             let step = phase_step(&self.triggers[event], online.len());
@@ -132,7 +134,11 @@ impl Programs {
                 if has || (self.triggers[event].event.tracepoint.is_some() && cpu != online[0]) {
                     continue; // a tracepoint's program runs on every CPU however many events there are
                 }
-                self.attach(event, cpu)?;
+                match self.triggers[event].open(cpu) {
+                    Ok(fd) => self.attach(event, cpu, fd)?,
+                    Err(error) if cpus::has_left(cpu, &error) => continue,
+                    Err(error) => return Err(open_error(&self.triggers[event], &error)),
+                }
                 attached += 1;
                 std::thread::sleep(step);
             }
@@ -140,9 +146,8 @@ impl Programs {
         Ok(attached)
     }
 
-    fn attach(&mut self, event: usize, cpu: u32) -> Result<()> {
+    fn attach(&mut self, event: usize, cpu: u32, fd: OwnedFd) -> Result<()> {
         let trigger = &self.triggers[event];
-        let fd = trigger.open(cpu).map_err(|error| open_error(trigger, &error))?;
         let count = File::from(fd.try_clone().map_err(|error| Error::system("dup", &error))?);
         let name = if trigger.event.tracepoint.is_some() {
             "sample_tracepoint"

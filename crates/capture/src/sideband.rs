@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cpus;
 use crate::perf_event;
 
 /// Data pages of a CPU's ring, a power of two: 128 KiB hold about 1,000 new mappings.
@@ -95,8 +96,13 @@ impl Sideband {
     pub fn follow(&mut self, cpus: &[u32]) -> io::Result<()> {
         self.rings.retain(|(cpu, _)| cpus.contains(cpu));
         for &cpu in cpus {
-            if !self.rings.iter().any(|(known, _)| *known == cpu) {
-                self.rings.push((cpu, Ring::open(cpu)?));
+            if self.rings.iter().any(|(known, _)| *known == cpu) {
+                continue;
+            }
+            match Ring::open(cpu) {
+                Ok(ring) => self.rings.push((cpu, ring)),
+                Err(error) if cpus::has_left(cpu, &error) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -114,22 +120,39 @@ impl Sideband {
         self.lost
     }
 
-    /// Waits until a process changes, for at most this long. True when one did.
-    pub fn wait(&self, timeout_ms: i32) -> bool {
+    /// Waits until a process changes, for at most this long.
+    pub fn wait(&self, timeout_ms: i32) {
+        // A ring whose CPU went away is always ready; without a pause it would be polled in a loop.
+        let is_ready = |events: &libc::c_short| events & (libc::POLLIN | libc::POLLHUP) == libc::POLLIN;
+        let results = self.poll(timeout_ms);
+        if results.contains(&libc::POLLHUP) && !results.iter().any(is_ready) {
+            std::thread::sleep(std::time::Duration::from_millis(timeout_ms.max(0) as u64));
+        }
+    }
+
+    /// Closes the rings whose CPU went offline, even if it is back: an event does not survive that. Returns the CPUs.
+    pub fn drop_hung_up(&mut self) -> Vec<u32> {
+        let results = self.poll(0);
+        let cpus = self.rings.iter().map(|(cpu, _)| *cpu).zip(results);
+        let gone: Vec<u32> = cpus
+            .filter(|(_, events)| events & libc::POLLHUP != 0)
+            .map(|(cpu, _)| cpu)
+            .collect();
+        self.rings.retain(|(cpu, _)| !gone.contains(cpu));
+        gone
+    }
+
+    /// poll(2): what each ring is ready for.
+    fn poll(&self, timeout_ms: i32) -> Vec<libc::c_short> {
         let poll = |(_, ring): &(u32, Ring)| libc::pollfd {
             fd: ring.fd.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
         let mut fds: Vec<libc::pollfd> = self.rings.iter().map(poll).collect();
-        // SAFETY: an array of that length.
-        let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
-        // POLLHUP: the CPU is gone, which is no news of a process; without a pause it would be polled in a loop.
-        let has_news = ready > 0 && fds.iter().any(|fd| fd.revents & libc::POLLIN != 0);
-        if ready > 0 && !has_news {
-            std::thread::sleep(std::time::Duration::from_millis(timeout_ms.max(0) as u64));
-        }
-        has_news
+        // SAFETY: an array of that length. When a signal cuts it short nothing is ready.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+        fds.iter().map(|fd| fd.revents).collect()
     }
 }
 

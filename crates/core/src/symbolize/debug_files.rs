@@ -106,11 +106,13 @@ impl DebugFiles {
         } else {
             !sections.has_symbols
         };
-        if stripped && let Some(found) = self.find(&wanted, &sections) {
+        if let Some(found) = stripped.then(|| self.find(&wanted, &sections)).flatten() {
             bytes += found.bytes;
             located.follow_links = found.follow_links;
             located.debug = Some(found.path);
             located._held.files.extend(found.held);
+        } else if stripped && sections.debug_link.is_some() {
+            located.follow_links = false; // the link was refused just now: it leads to another program's file, or none
         }
         located.bytes = bytes;
         if wanted.lines

@@ -36,7 +36,7 @@ pub(crate) struct FunctionRow {
     pub(crate) size: u64,
 }
 
-/// The table `functions`: one row an (object, system name, file, address).
+/// The table `functions`: one row an (object, system name, address), or an (object, system name, file) when inlined.
 #[derive(Default)]
 pub(crate) struct Functions {
     rows: Vec<FunctionRow>,
@@ -50,7 +50,7 @@ impl Functions {
         let key = (
             object,
             &*function.system_name,
-            &*function.file,
+            distinct_file(&function.file, function.address),
             ObjectAddr(function.address),
         );
         let of_row = |&id: &u32| key_of(&rows[id as usize]);
@@ -94,14 +94,22 @@ impl Functions {
 }
 
 fn key_of(row: &FunctionRow) -> (ObjectId, &str, &str, ObjectAddr) {
-    (row.object, &row.system_name, &row.file, row.address)
+    let file = distinct_file(&row.file, row.address.0);
+    (row.object, &row.system_name, file, row.address)
+}
+
+/// A function with code of its own is known by its address; its lines may come from several files, of which the first
+/// seen is kept. Inlined ones are told apart by their file.
+fn distinct_file(file: &str, address: u64) -> &str {
+    if address == 0 { file } else { "" }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The same function is one row; another object, file or address is another one.
+    /// The same function is one row, whatever files its lines come from; another object or address is another one, and
+    /// among inlined functions another file.
     #[test]
     fn a_function_is_stored_once() {
         let mut functions = Functions::default();
@@ -119,7 +127,9 @@ mod tests {
             intern(1, "a.c", 1),
             intern(0, "b.c", 1),
             intern(0, "a.c", 2),
+            intern(0, "a.c", 0),
+            intern(0, "b.c", 0),
         ];
-        assert_eq!(ids, [0, 0, 1, 2, 3]);
+        assert_eq!(ids, [0, 0, 1, 0, 2, 3, 4]);
     }
 }
