@@ -90,22 +90,32 @@ impl<'a> Lookup<'a> {
 
     fn note(&mut self, asked: (u32, &'static str), result: &Symbolized, table: Option<&SymbolTable>) {
         match result {
-            Symbolized::Sym(symbol) if symbol.addr >= self.first_code && !symbol.name.is_empty() => {
-                self.add(asked.0, symbol, table);
-            }
+            Symbolized::Sym(symbol) if self.is_code(symbol) => self.add(asked.0, symbol, table),
             Symbolized::Sym(_) => self.put_back(&[asked], NOT_IN_TABLE),
             Symbolized::Unknown(reason) => self.put_back(&[asked], why(*reason)),
         }
     }
 
+    fn is_code(&self, symbol: &Sym) -> bool {
+        !symbol.name.is_empty() && (symbol.addr >= self.first_code || is_split(symbol))
+    }
+
+    /// Start and size of the function at an address; of a split one, of the part that is there.
+    fn extent(&self, address: u32, symbol: &Sym, table: Option<&SymbolTable>) -> (u64, u64) {
+        let part = table.filter(|_| is_split(symbol));
+        let part = part.and_then(|table| table.extent(self.addresses[address as usize]));
+        part.unwrap_or((symbol.addr.wrapping_sub(self.base), symbol.size.unwrap_or(0) as u64))
+    }
+
     /// blazesym gives the function first, then what was inlined into it, outermost first, each with the place
     /// where it calls the next.
     fn add(&mut self, address: u32, symbol: &Sym, table: Option<&SymbolTable>) {
+        let (start, size) = self.extent(address, symbol, table);
         let outer = Described {
             name: &symbol.name,
             code: symbol.code_info.as_deref(),
-            address: symbol.addr.wrapping_sub(self.base),
-            size: symbol.size.unwrap_or(0) as u64,
+            address: start,
+            size,
             table,
         };
         let inlined = symbol.inlined.iter().map(|inlined| Described {
@@ -139,6 +149,12 @@ impl<'a> Lookup<'a> {
     }
 }
 
+/// Whether blazesym does not say where a function begins, because it has several parts (`DW_AT_ranges`: gcc moves cold
+/// code away).
+fn is_split(symbol: &Sym) -> bool {
+    symbol.addr == 0 && symbol.size.is_none()
+}
+
 fn input<'i>(source: &Source, addresses: &'i [u64]) -> Input<&'i [u64]> {
     match source {
         Source::Kernel(_) => Input::AbsAddr(addresses),
@@ -164,12 +180,21 @@ impl<'s> SymbolTable<'s> {
         })
     }
 
-    fn mangled_name(&self, address: u64) -> Option<String> {
-        let symbol = self
+    fn symbol(&self, address: u64) -> Option<Sym<'_>> {
+        let symbolized = self
             .symbolizer
-            .symbolize_single(&self.source, Input::VirtOffset(address))
-            .ok()?
-            .into_sym()?;
+            .symbolize_single(&self.source, Input::VirtOffset(address));
+        symbolized.ok()?.into_sym()
+    }
+
+    /// Start and size of the symbol at an address.
+    fn extent(&self, address: u64) -> Option<(u64, u64)> {
+        let symbol = self.symbol(address)?;
+        Some((symbol.addr, symbol.size.unwrap_or(0) as u64))
+    }
+
+    fn mangled_name(&self, address: u64) -> Option<String> {
+        let symbol = self.symbol(address)?;
         (symbol.addr == address && is_mangled(&symbol.name)).then(|| symbol.name.into_owned())
     }
 }
