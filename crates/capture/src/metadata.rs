@@ -66,6 +66,8 @@ impl Beginning {
     pub fn finish(&self, options: &Options, ending: &Ending<'_>) -> Value {
         json!({
             "created_unix_ns": cost::clock_ns(libc::CLOCK_REALTIME),
+            "tool": { "name": "stackhound", "version": env!("CARGO_PKG_VERSION") },
+            "command_line": std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>(),
             "host": host(),
             "options": settings(options),
             "clock": {
