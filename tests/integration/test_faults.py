@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,19 @@ def test_a_program_that_unmaps_and_maps_its_code_is_recorded() -> None:
     with Program(build("loader.c", "-ldl"), "0", f"{library}:quick_work") as program:
         profile = record_some(500, program, frequency_hz=4999)
     assert_accounted_for(profile)
+    assert_every_miss_has_one_reason(profile)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_process_with_60000_mappings_stops_nothing(when: str) -> None:
+    with Program(build("mappings.c"), "60000", when) as program:
+        begun_s = time.process_time()
+        profile = record_some(200, program, frequency_hz=999)
+        used_s = time.process_time() - begun_s
+    assert used_s < 1, "CPU time: as long may anything else have had to wait"
+    assert_accounted_for(profile)
+    samples = samples_of(profile)
+    assert count(samples, "work_among_mappings") > 0 or when == "meanwhile"
     assert_every_miss_has_one_reason(profile)
 
 
