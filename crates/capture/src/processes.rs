@@ -414,29 +414,19 @@ impl Instance {
 
 /// Removes a range from mappings that are ordered and do not overlap.
 fn cut_out(mappings: &mut Vec<Mapping>, start: u64, end: u64) {
-    let is_touched = |mapping: &Mapping| mapping.start < end && start < mapping.end;
-    if !mappings.iter().any(is_touched) {
+    let first = mappings.partition_point(|mapping| mapping.end <= start);
+    let behind = mappings.partition_point(|mapping| mapping.start < end);
+    if first >= behind {
         return;
     }
-    let mut kept = Vec::with_capacity(mappings.len() + 1);
-    for mapping in mappings.drain(..) {
-        if !is_touched(&mapping) {
-            kept.push(mapping);
-            continue;
-        }
-        if mapping.start < start {
-            kept.push(Mapping { end: start, ..mapping });
-        }
-        if end < mapping.end {
-            let file_offset = mapping.file_offset.wrapping_add(end - mapping.start);
-            kept.push(Mapping {
-                start: end,
-                file_offset,
-                ..mapping
-            });
-        }
-    }
-    *mappings = kept;
+    let (left, right) = (mappings[first], mappings[behind - 1]);
+    let before = (left.start < start).then_some(Mapping { end: start, ..left });
+    let after = (end < right.end).then(|| Mapping {
+        start: end,
+        file_offset: right.file_offset.wrapping_add(end - right.start),
+        ..right
+    });
+    mappings.splice(first..behind, before.into_iter().chain(after));
 }
 
 /// /tmp/perf-PID.map as the process sees it: a regular file of its own user or root, no link, never waited for.

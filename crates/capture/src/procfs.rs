@@ -50,9 +50,16 @@ impl ProcessInfo {
     }
 }
 
-/// /proc/PID/maps; None when the process is gone.
+/// /proc/PID/maps; None when the process is gone. A first thread that has ended has none: any other one's will do.
 pub fn maps(pid: u32) -> Option<Vec<u8>> {
-    bytes(pid, "maps", MAPS_BYTES)
+    let maps = bytes(pid, "maps", MAPS_BYTES).unwrap_or_default();
+    if !maps.is_empty() {
+        return Some(maps);
+    }
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let names = threads.filter_map(|thread| thread.ok()?.file_name().into_string().ok());
+    let each = names.filter_map(|tid| bytes(pid, &format!("task/{tid}/maps"), MAPS_BYTES));
+    Some(each.into_iter().find(|maps| !maps.is_empty()).unwrap_or_default())
 }
 
 /// Ids of the processes there are.
@@ -68,13 +75,21 @@ pub fn exists(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Whether it has ended, reaped or not.
+/// Whether it has ended, reaped or not: a process goes on when its first thread has ended and others have not.
 pub fn has_ended(pid: u32) -> bool {
     let Some(stat) = text(pid, "stat", SMALL_BYTES) else {
         return true;
     };
-    let state = stat.rfind(')').and_then(|at| stat[at + 1..].split_whitespace().next());
-    matches!(state, Some("Z" | "X") | None)
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let has_threads = fields
+        .get(17)
+        .and_then(|threads| threads.parse().ok())
+        .is_some_and(|threads: u64| threads > 1);
+    match fields.first() {
+        Some(&"Z" | &"X") => !has_threads,
+        Some(_) => false,
+        None => true,
+    }
 }
 
 /// The id in the innermost namespace: the last of `NSpid: 4711 12 1`.
