@@ -152,25 +152,27 @@ impl Labels {
     fn read(tables: &TableSet, strings: &mut StringTable) -> Result<Self, Error> {
         let (threads, processes) = (tables.table("threads")?, tables.table("processes")?);
         let process = threads.references("process", processes.rows())?;
-        let (tid, pid) = (threads.uint32("tid")?, processes.uint32("pid")?);
-        let (thread_comm, process_comm) = (threads.strings("comm")?, processes.strings("comm")?);
-        let keys = ["comm", "thread", "pid", "tid"].map(|key| strings.id(key));
+        let (comm, tid, pid) = (
+            threads.strings("comm")?,
+            threads.uint32("tid")?,
+            processes.uint32("pid")?,
+        );
+        let [comm_key, pid_key, tid_key] = ["comm", "pid", "tid"].map(|key| strings.id(key));
         let labels = (0..).zip(process).map(|(thread, &process)| {
-            let text = |key, text| Label {
-                key,
-                str: text,
-                ..Label::default()
-            };
             let number = |key, num: u32| Label {
                 key,
                 num: num.into(),
                 ..Label::default()
             };
+            let comm = Label {
+                key: comm_key,
+                str: strings.id(comm.get(thread)),
+                ..Label::default()
+            };
             vec![
-                text(keys[0], strings.id(process_comm.get(process))),
-                text(keys[1], strings.id(thread_comm.get(thread))),
-                number(keys[2], pid[process as usize]),
-                number(keys[3], tid[thread as usize]),
+                comm,
+                number(pid_key, pid[process as usize]),
+                number(tid_key, tid[thread as usize]),
             ]
         });
         Ok(Self(labels.collect()))
@@ -256,7 +258,7 @@ mod tests {
         }
         let process = profile.process(ProcessRow {
             pid: 7,
-            comm: "app".into(),
+            executable: "/bin/app".into(),
             ..Default::default()
         });
         let threads = [
@@ -327,15 +329,7 @@ mod tests {
             .iter()
             .map(|label| (text(label.key), text(label.str), label.num))
             .collect();
-        assert_eq!(
-            labels,
-            [
-                ("comm", "app", 0),
-                ("thread", "worker", 0),
-                ("pid", "", 7),
-                ("tid", "", 8)
-            ]
-        );
+        assert_eq!(labels, [("comm", "worker", 0), ("pid", "", 7), ("tid", "", 8)]);
     }
 
     /// The event gives the second value its name and unit; the first counts.
@@ -355,7 +349,7 @@ mod tests {
         assert_eq!(profile.string_table[0], "");
     }
 
-    /// Only what the event's samples use is there, and a mapping says what is known in it.
+    /// Only what the event's samples use is there, the program first, and a mapping says what is known in it.
     #[test]
     fn only_what_is_used_is_written() {
         let cpu = encoded(0);
@@ -365,17 +359,18 @@ mod tests {
             .iter()
             .map(|m| cpu.string_table[m.filename as usize].as_str())
             .collect();
-        assert_eq!(names, [KERNEL, "/bin/app"]);
-        assert_eq!(cpu.string_table[cpu.mapping[1].build_id as usize], "ab");
+        assert_eq!(names, ["/bin/app", KERNEL]);
+        assert_eq!(cpu.string_table[cpu.mapping[0].build_id as usize], "ab");
         assert!(
             cpu.mapping
                 .iter()
                 .all(|m| m.has_functions && !m.has_filenames && !m.has_line_numbers)
         );
+        let mapping = |id| cpu.mapping.iter().find(|mapping| mapping.id == id).unwrap();
         assert!(
             cpu.location
                 .iter()
-                .all(|l| l.address < cpu.mapping[l.mapping_id as usize - 1].memory_limit)
+                .all(|location| location.address < mapping(location.mapping_id).memory_limit)
         );
         let faults = encoded(1);
         assert_eq!((faults.location.len(), faults.function.len()), (4, 3));

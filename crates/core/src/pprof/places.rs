@@ -1,6 +1,8 @@
 //! Where samples were: the locations, functions and mappings that are in use, numbered from 1.
 
 use super::StringTable;
+use hashbrown::HashSet;
+
 use super::message::{Function, Line, Location, Mapping};
 use crate::Error;
 use crate::columns::{Strings, TableSet};
@@ -20,6 +22,8 @@ pub(super) struct Places<'t> {
     column: &'t [u32],
     function: FunctionColumns<'t>,
     object: ObjectColumns<'t>,
+    /// Paths of the processes' executables.
+    programs: HashSet<&'t str>,
     location_ids: Numbering,
     function_ids: Numbering,
     mapping_ids: Numbering,
@@ -41,6 +45,8 @@ impl<'t> Places<'t> {
     pub(super) fn read(tables: &'t TableSet) -> Result<Self, Error> {
         let (locations, lines) = (tables.table("locations")?, tables.table("lines")?);
         let (functions, objects) = (tables.table("functions")?, tables.table("objects")?);
+        let processes = tables.table("processes")?;
+        let executable = processes.strings("executable")?;
         let line_location = lines.references("location", locations.rows())?;
         let (line_starts, order) = group(line_location, lines.uint16("depth")?, locations.rows());
         Ok(Self {
@@ -61,6 +67,9 @@ impl<'t> Places<'t> {
                 path: objects.strings("path")?,
                 build_id: objects.strings("build_id")?,
             },
+            programs: (0..processes.rows() as u32)
+                .map(|process| executable.get(process))
+                .collect(),
             location_ids: Numbering::new(locations.rows()),
             function_ids: Numbering::new(functions.rows()),
             mapping_ids: Numbering::new(objects.rows()),
@@ -86,11 +95,17 @@ impl<'t> Places<'t> {
         for location in locations.iter().filter(|location| location.mapping_id > 0) {
             self.note(location, &mut mappings[location.mapping_id as usize - 1]);
         }
+        mappings.sort_by_key(|mapping| !self.is_program(mapping)); // readers take the first one for the main program
         let functions = (1..).zip(&self.function_ids.used);
         let functions = functions
             .map(|(id, &function)| self.function(id, function, strings))
             .collect();
         (mappings, locations, functions)
+    }
+
+    fn is_program(&self, mapping: &Mapping) -> bool {
+        self.programs
+            .contains(self.object.path.get(self.mapping_ids.used[mapping.id as usize - 1]))
     }
 
     fn location(&mut self, id: u64, location: u32) -> Location {
