@@ -8,13 +8,21 @@ use crate::paths::StackTree;
 /// The hash of a location: XXH3 of kind ‖ 0 ‖ identity ‖ 0 ‖ address (8 bytes, little-endian), where the identity is
 /// the object's build-id in hex, or its path where there is none.
 pub fn hash_location(kind: &str, identity: &str, address: u64) -> u64 {
-    let prefix = [kind.as_bytes(), b"\0", identity.as_bytes(), b"\0"].concat();
-    xxh3_64(&[&prefix[..], &address.to_le_bytes()].concat())
+    xxh3_64(
+        &[
+            kind.as_bytes(),
+            b"\0",
+            identity.as_bytes(),
+            b"\0",
+            &address.to_le_bytes(),
+        ]
+        .concat(),
+    )
 }
 
 /// The hash of a stack: XXH3 of its caller's and its leaf's, little-endian. The empty stack's is 0.
 pub fn hash_stack(caller: u64, leaf: u64) -> u64 {
-    xxh3_64(&[caller.to_le_bytes(), leaf.to_le_bytes()].concat())
+    xxh3_64([caller.to_le_bytes(), leaf.to_le_bytes()].as_flattened())
 }
 
 /// The hash of every stack, for locations given as columns, and objects as (kind, identity).

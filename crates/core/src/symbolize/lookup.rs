@@ -237,6 +237,8 @@ impl Described<'_> {
 struct Known {
     ids: HashTable<(u64, u32)>,
     described: Vec<Key>,
+    /// Of the address before: neighbours are often in the same function.
+    last: u32,
     hasher: DefaultHashBuilder,
 }
 
@@ -257,9 +259,14 @@ impl Key {
 
 impl Known {
     fn intern(&mut self, functions: &mut Vec<Function>, new: &Described) -> u32 {
+        let is_same = |id: u32| self.described.get(id as usize).is_some_and(|known| known.is(new));
+        if is_same(self.last) {
+            return self.last;
+        }
         let (dir, file) = new.place();
         let hash = self.hasher.hash_one((new.name, dir, file, new.address));
-        if let Some(&(_, id)) = self.ids.find(hash, |&(_, id)| self.described[id as usize].is(new)) {
+        if let Some(&(_, id)) = self.ids.find(hash, |&(_, id)| is_same(id)) {
+            self.last = id;
             return id;
         }
         let id = functions.len() as u32;
@@ -271,6 +278,7 @@ impl Known {
             address: new.address,
         });
         functions.push(new.function());
+        self.last = id;
         id
     }
 }

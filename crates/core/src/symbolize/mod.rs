@@ -104,18 +104,24 @@ impl Profile {
         while let Some((object, symbols)) = self.pool.answer() {
             self.note(object, locations_of[&object], symbols, &mut rows);
         }
-        rows.sort_by_key(|row| row.location); // stable: innermost stays first
-        self.lines.extend(rows);
         self.symbolized = fresh.end;
+        self.lines.extend(by_location(&rows, fresh));
     }
 
     /// The locations of each object in the order of their addresses, objects with the most of them first.
     fn batches(&self, fresh: Range<usize>) -> Vec<(ObjectId, Vec<LocationId>)> {
-        let mut locations: Vec<LocationId> = fresh.map(|row| LocationId(row as u32)).collect();
-        let object = |location: &LocationId| self.locations.object[location.index()];
-        locations.sort_unstable_by_key(|location| (object(location), self.locations.address[location.index()]));
-        let same_object = locations.chunk_by(|one, other| object(one) == object(other));
-        let mut batches: Vec<_> = same_object.map(|batch| (object(&batch[0]), batch.to_vec())).collect();
+        let key = |row: usize| {
+            (
+                self.locations.object[row],
+                self.locations.address[row],
+                LocationId(row as u32),
+            )
+        };
+        let mut locations: Vec<_> = fresh.map(key).collect();
+        locations.sort_unstable();
+        let same_object = locations.chunk_by(|one, other| one.0 == other.0);
+        let ids = |batch: &[(_, _, LocationId)]| batch.iter().map(|location| location.2).collect();
+        let mut batches: Vec<(ObjectId, Vec<LocationId>)> = same_object.map(|batch| (batch[0].0, ids(batch))).collect();
         batches.sort_by_key(|(_, locations)| Reverse(locations.len()));
         batches
     }
@@ -139,6 +145,24 @@ impl Profile {
             .map(|(address, reason)| (locations[address as usize], reason));
         self.locations.reason.extend(misses);
     }
+}
+
+/// The rows in the order of their locations, which are in `locations`; a location's own keep their order.
+fn by_location(rows: &[LineRow], locations: Range<usize>) -> Vec<LineRow> {
+    let mut next = vec![0; locations.len() + 1];
+    for row in rows {
+        next[row.location.index() - locations.start + 1] += 1;
+    }
+    for location in 0..locations.len() {
+        next[location + 1] += next[location];
+    }
+    let mut ordered = rows.to_vec();
+    for row in rows {
+        let slot = &mut next[row.location.index() - locations.start];
+        ordered[*slot] = *row;
+        *slot += 1;
+    }
+    ordered
 }
 
 #[cfg(test)]
