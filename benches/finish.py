@@ -2,8 +2,9 @@
 
     .venv/bin/python benches/finish.py [--check]
 
-stackhound and perf record the same half minute of a mix of programs side by side and end one after the other; who is
-first changes from turn to turn, because the second finds the first one's files in memory. perf's way is its own end,
+stackhound and perf record the same half minute of a mix of programs side by side. Then the programs pause, so that the
+CPUs are free for what is timed, and the recorders end one after the other; who is first changes from turn to turn,
+because the second finds the first one's files in memory. perf's way is its own end,
 `perf script`, and inferno, which folds and draws. It is timed without inlined functions, and in the turns where it is
 second also with them, which is perf's default, for a minute at most.
 
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from harness.bpf_statistics import is_sampling
 from harness.build import STACKHOUND, inferno
-from harness.load import real_mix
+from harness.load import pause, real_mix
 from harness.report import Report
 from harness.waiting import wait_until
 
@@ -85,8 +86,9 @@ def drawing_commands(report: Report) -> str:
 def take_turn(hz: int, ours_first: bool, seconds: float, draw: str) -> Turn:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        with real_mix():
+        with real_mix() as mix:
             ours, perf = record_both(hz, seconds, directory)
+            pause(mix)
             if ours_first:
                 ours_s = end(ours)
             perf_end_s = end(perf)

@@ -38,8 +38,8 @@ def compile_bpf(design: str) -> Path:
 
 
 def build_example(name: str) -> Path:
-    """An example of crates/capture."""
-    command = ("cargo", "build", "--release", "--quiet", "--locked", "-p", "stackhound-capture", "--example", name)
+    """An example of a crate. For the whole workspace, as the module was built: other sets of features build anew."""
+    command = ("cargo", "build", "--release", "--quiet", "--locked", "--workspace", "--example", name)
     subprocess.run(command, cwd=REPOSITORY, env=cargo_environment(), check=True)
     return REPOSITORY / "target" / "release" / "examples" / name
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! OBJECT has a perf_event program `sample`, and perhaps a ring `records`, which is read whenever the program wakes its
-//! reader. Prints `ready` once it samples, ends with its standard input, and prints how many records it has read.
+//! reader, and at least each 100 ms. Prints `ready` once it samples, ends with its standard input, and prints how many records it has read.
 
 use std::error::Error;
 use std::io::Read;
@@ -19,7 +19,7 @@ use libbpf_sys::perf_event_attr;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// How late the end of the standard input may be noticed.
+/// How long records without a wake-up wait, and how late the end of the standard input may be noticed.
 const POLL: Duration = Duration::from_millis(100);
 
 fn main() -> Result<()> {
@@ -92,7 +92,10 @@ fn drain_until_told(object: &Object, records: &AtomicU64) -> Result<()> {
     let ring = ring(object, records)?;
     while !told.load(Ordering::Relaxed) {
         match &ring {
-            Some(ring) => ring.poll(POLL)?,
+            Some(ring) => {
+                ring.poll(POLL)?;
+                ring.consume()?;
+            }
             None => std::thread::sleep(POLL),
         }
     }
