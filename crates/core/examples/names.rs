@@ -99,7 +99,7 @@ fn show(addresses: &[u64], lines: &RecordBatch, functions: &RecordBatch) {
     let step = (addresses.len() / SHOWN).max(1);
     for row in (0..lines.num_rows()).filter(|row| depth.value(*row) == 0) {
         let index = location.value(row) as usize;
-        if index % step == 0 {
+        if index.is_multiple_of(step) {
             let name = name.value(function.value(row) as usize);
             println!("{:#x}\t{name}\t{}", addresses[index], line.value(row));
         }
