@@ -65,6 +65,26 @@ pub(super) struct Label {
     pub(super) num_unit: i64,
 }
 
+impl Label {
+    pub(super) fn text(key: i64, str: i64) -> Self {
+        Self {
+            key,
+            str,
+            num: 0,
+            num_unit: 0,
+        }
+    }
+
+    pub(super) fn number(key: i64, num: i64) -> Self {
+        Self {
+            key,
+            num,
+            str: 0,
+            num_unit: 0,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Mapping {
     #[prost(uint64, tag = "1")]

@@ -152,27 +152,15 @@ impl Labels {
     fn read(tables: &TableSet, strings: &mut StringTable) -> Result<Self, Error> {
         let (threads, processes) = (tables.table("threads")?, tables.table("processes")?);
         let process = threads.references("process", processes.rows())?;
-        let (comm, tid, pid) = (
-            threads.strings("comm")?,
-            threads.uint32("tid")?,
-            processes.uint32("pid")?,
-        );
-        let [comm_key, pid_key, tid_key] = ["comm", "pid", "tid"].map(|key| strings.id(key));
+        let (tid, pid) = (threads.uint32("tid")?, processes.uint32("pid")?);
+        let (thread_comm, process_comm) = (threads.strings("comm")?, processes.strings("comm")?);
+        let [comm, thread_key, pid_key, tid_key] = ["comm", "thread", "pid", "tid"].map(|key| strings.id(key));
         let labels = (0..).zip(process).map(|(thread, &process)| {
-            let number = |key, num: u32| Label {
-                key,
-                num: num.into(),
-                ..Label::default()
-            };
-            let comm = Label {
-                key: comm_key,
-                str: strings.id(comm.get(thread)),
-                ..Label::default()
-            };
             vec![
-                comm,
-                number(pid_key, pid[process as usize]),
-                number(tid_key, tid[thread as usize]),
+                Label::text(comm, strings.id(process_comm.get(process))),
+                Label::text(thread_key, strings.id(thread_comm.get(thread))),
+                Label::number(pid_key, pid[process as usize].into()),
+                Label::number(tid_key, tid[thread as usize].into()),
             ]
         });
         Ok(Self(labels.collect()))
@@ -258,6 +246,7 @@ mod tests {
         }
         let process = profile.process(ProcessRow {
             pid: 7,
+            comm: "app".into(),
             executable: "/bin/app".into(),
             ..Default::default()
         });
@@ -329,7 +318,15 @@ mod tests {
             .iter()
             .map(|label| (text(label.key), text(label.str), label.num))
             .collect();
-        assert_eq!(labels, [("comm", "worker", 0), ("pid", "", 7), ("tid", "", 8)]);
+        assert_eq!(
+            labels,
+            [
+                ("comm", "app", 0),
+                ("thread", "worker", 0),
+                ("pid", "", 7),
+                ("tid", "", 8)
+            ]
+        );
     }
 
     /// The event gives the second value its name and unit; the first counts.
