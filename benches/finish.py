@@ -4,9 +4,9 @@
 
 stackhound and perf record the same half minute of a mix of programs side by side. Then the programs pause, so that the
 CPUs are free for what is timed, and the recorders end one after the other; who is first changes from turn to turn,
-because the second finds the first one's files in memory. perf's way is its own end,
-`perf script`, and inferno, which folds and draws. It is timed without inlined functions, and in the turns where it is
-second also with them, which is perf's default, for a minute at most.
+because the second finds the first one's files in memory. perf's way is its own end, `perf script`, and inferno, which
+folds and draws: without inlined functions, and in the turns where perf is second also with them, as its default is, for
+a minute at most. That needs a recording of its own, with DWARF call graphs: before 6.5 perf expands no other ones.
 
 Control: stackhound's picture must name a function that exists only inlined.
 """
@@ -87,15 +87,17 @@ def take_turn(hz: int, ours_first: bool, seconds: float, draw: str) -> Turn:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with real_mix() as mix:
-            ours, perf = record_both(hz, seconds, directory)
+            ours = start_ours(hz, directory)
+            perf = start_perf(hz, directory / "perf.data", "-g")
+            dwarf = start_perf(hz, directory / "dwarf.data", "--call-graph=dwarf") if ours_first else None
+            time.sleep(seconds)
             pause(mix)
             if ours_first:
                 ours_s = end(ours)
-            perf_end_s = end(perf)
-            perf_s = perf_end_s + time_drawing(directory, "--no-inline", draw)
+            perf_s = end(perf) + time_drawing(directory, "perf.data", "--no-inline", draw)
             if not ours_first:
                 ours_s = end(ours)
-            perf_inlined_s = perf_end_s + time_drawing(directory, "--inline", draw) if ours_first else None
+            perf_inlined_s = end(dwarf) + time_drawing(directory, "dwarf.data", "--inline", draw) if dwarf else None
         picture = (directory / "flame.html").read_bytes()
         return Turn(
             hz=hz,
@@ -109,12 +111,14 @@ def take_turn(hz: int, ours_first: bool, seconds: float, draw: str) -> Turn:
         )
 
 
-def record_both(hz: int, seconds: float, directory: Path) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+def start_ours(hz: int, directory: Path) -> subprocess.Popen[bytes]:
     ours = start(STACKHOUND, "record", "-F", str(hz), "-o", directory / "flame.html")
-    perf = start("perf", "record", "-a", "-g", "-F", str(hz), "-o", directory / "perf.data")
     wait_until("stackhound to sample", lambda: is_sampling(ours.pid))
-    time.sleep(seconds)
-    return ours, perf
+    return ours
+
+
+def start_perf(hz: int, output: Path, call_graph: str) -> subprocess.Popen[bytes]:
+    return start("perf", "record", "-a", call_graph, "-F", str(hz), "-o", output)
 
 
 def start(*command: str | Path) -> subprocess.Popen[bytes]:
@@ -129,9 +133,9 @@ def end(recorder: subprocess.Popen[bytes]) -> float:
     return time.monotonic() - begin
 
 
-def time_drawing(directory: Path, inlines: str, draw: str) -> float:
+def time_drawing(directory: Path, data: str, inlines: str, draw: str) -> float:
     """Seconds that it takes perf and inferno to draw; as long as patience lasts."""
-    script = f"perf script {inlines} -i perf.data 2>/dev/null | {draw} >perf.svg"
+    script = f"perf script {inlines} -i {data} 2>/dev/null | {draw} >perf.svg"
     begin = time.monotonic()
     shell = subprocess.Popen(("sh", "-c", script), cwd=directory, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -143,7 +147,7 @@ def time_drawing(directory: Path, inlines: str, draw: str) -> float:
 
 
 def show(report: Report, turns: Sequence[Turn]) -> None:
-    columns = ("", "stackhound, s", "perf --no-inline, s", "perf, s", "flame.html, MB", "perf.data, MB")
+    columns = ("", "stackhound, s", "perf --no-inline, s", "perf, inlines, s", "flame.html, MB", "perf.data, MB")
     rows = [
         (
             f"{turn.hz} Hz, {turn.first} first",
