@@ -59,7 +59,8 @@ impl Trigger {
         }
     }
 
-    fn is_cpu_clock(&self) -> bool {
+    /// Whether it counts the time of a CPU, which never stands still.
+    pub fn is_cpu_clock(&self) -> bool {
         self.kind == PERF_TYPE_SOFTWARE && self.config[0] == PERF_COUNT_SW_CPU_CLOCK
     }
 

@@ -43,6 +43,7 @@ struct Attachment {
     event: usize,
     cpu: u32,
     count: File,
+    last_count: u64,
     _link: Link,
 }
 
@@ -115,12 +116,26 @@ impl Programs {
         result.map_err(|error| bpf_error("the filter takes no more processes", &error))
     }
 
-    /// Closes the events of CPUs that went offline; their counts stay.
-    pub fn detach_cpus(&mut self, cpus: &[u32]) {
-        let is_gone = |attachment: &mut Attachment| cpus.contains(&attachment.cpu);
-        for gone in self.attachments.extract_if(.., is_gone) {
-            self.counted[gone.event] += gone.count();
+    /// Closes the events of CPUs that are offline, or were for a moment: an event does not survive that, and a clock's
+    /// count stands still. Their counts stay. Returns the CPUs. Not to be called more often than such a clock ticks.
+    pub fn detach_lost_cpus(&mut self) -> Vec<u32> {
+        let online = cpus::online();
+        let mut lost = Vec::new();
+        for attachment in &mut self.attachments {
+            let count = attachment.count();
+            let stands_still = self.triggers[attachment.event].is_cpu_clock() && count == attachment.last_count;
+            attachment.last_count = count;
+            if stands_still || !online.contains(&attachment.cpu) {
+                lost.push(attachment.cpu);
+            }
         }
+        for gone in self
+            .attachments
+            .extract_if(.., |attachment| lost.contains(&attachment.cpu))
+        {
+            self.counted[gone.event] += gone.last_count;
+        }
+        lost
     }
 
     /// Attaches every event to every CPU that is online and has none yet, their phases spread over one period.
@@ -167,6 +182,7 @@ impl Programs {
             event,
             cpu,
             count,
+            last_count: 0,
             _link: link,
         });
         Ok(())

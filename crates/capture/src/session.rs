@@ -355,8 +355,8 @@ impl Recording {
 
     fn keep_up(&mut self) -> Result<()> {
         self.intake.processes.forget_ended(cost::boottime_ns());
-        let gone = self.sideband.drop_hung_up();
-        self.programs.detach_cpus(&gone);
+        let gone = self.programs.detach_lost_cpus();
+        self.sideband.drop_cpus(&gone);
         let follow = self.sideband.follow(&cpus::online());
         follow.map_err(|error| Error::system("processes cannot be followed on a new CPU", &error))?;
         self.programs.attach_missing()?;

@@ -130,16 +130,9 @@ impl Sideband {
         }
     }
 
-    /// Closes the rings whose CPU went offline, even if it is back: an event does not survive that. Returns the CPUs.
-    pub fn drop_hung_up(&mut self) -> Vec<u32> {
-        let results = self.poll(0);
-        let cpus = self.rings.iter().map(|(cpu, _)| *cpu).zip(results);
-        let gone: Vec<u32> = cpus
-            .filter(|(_, events)| events & libc::POLLHUP != 0)
-            .map(|(cpu, _)| cpu)
-            .collect();
-        self.rings.retain(|(cpu, _)| !gone.contains(cpu));
-        gone
+    /// Closes the rings of these CPUs.
+    pub fn drop_cpus(&mut self, cpus: &[u32]) {
+        self.rings.retain(|(cpu, _)| !cpus.contains(cpu));
     }
 
     /// poll(2): what each ring is ready for.
