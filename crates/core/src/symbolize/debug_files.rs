@@ -2,37 +2,18 @@
 //!
 //! blazesym maps files into memory and follows the links in them. Both are fine for what root installed. Anybody
 //! else's file may be cut short while it is mapped, may unfold to more than the memory, or may link to a FIFO: such
-//! files are looked over first, copied where they are not ours already, and their links are followed here.
+//! files are looked over first, read from a copy when they are not the object's own, and their links are followed here.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read, Seek, copy, sink};
+use std::io::{self, Read, copy};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use flate2::CrcWriter;
-use object::elf::{FileHeader32, FileHeader64, PF_X, PT_LOAD, SHF_COMPRESSED};
-use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
-use object::{Endianness, FileKind, ReadCache, ReadRef};
 use tempfile::TempDir;
-use xz2::read::XzDecoder;
-use xz2::stream::Stream;
 
-use crate::elf::build_id_in;
-
-/// Bytes of a file that nobody vouches for: Chromium's debug file has 5 GB, and is not built as a user often.
-const MAX_UNTRUSTED_BYTES: u64 = 2 << 30;
-
-/// Bytes that such a file may unfold to: its own size, times what zlib and zstd reach on debug information.
-const MAX_UNFOLDED_RATIO: u64 = 16;
-
-/// Bytes of a compressed symbol table (`.gnu_debugdata`), unfolded. Fedora's largest have 20 MB.
-const MAX_DEBUGDATA_BYTES: u64 = 128 << 20;
-
-/// Bytes of a note section or a debug link: a path and a checksum.
-const MAX_SMALL_SECTION_BYTES: u64 = 8 << 10;
+use super::sections::{MAX_UNTRUSTED_BYTES, Sections};
 
 /// Where to look for debug files.
 pub(super) struct DebugFiles {
@@ -86,39 +67,27 @@ impl DebugFiles {
 
     /// The files of an object, or the reason why there are none.
     pub(super) fn locate(&self, wanted: Wanted) -> Result<Located, &'static str> {
-        let file = File::open(wanted.path).map_err(reason)?;
-        let mut bytes = file.metadata().map_err(reason)?.len();
-        let sections = Sections::read(file)?;
-        let trusted = wanted.origin.is_none();
-        if !trusted {
-            sections.check_size(bytes)?;
-        }
+        let file = open_regular(wanted.path, 0)?;
+        let metadata = file.metadata().map_err(reason)?;
+        let sections = Sections::read(&file)?;
         let mut located = Located {
             main: wanted.path.to_owned(),
             debug: None,
-            follow_links: trusted || !sections.has_links,
+            follow_links: true,
             first_code: sections.first_code,
-            bytes,
+            bytes: metadata.len(),
             _held: Held::default(),
         };
-        let stripped = if wanted.lines {
-            !sections.has_debug_info
-        } else {
-            !sections.has_symbols
-        };
-        if let Some(found) = stripped.then(|| self.find(&wanted, &sections)).flatten() {
-            bytes += found.bytes;
-            located.follow_links = found.follow_links;
-            located.debug = Some(found.path);
-            located._held.files.extend(found.held);
-        } else if stripped && sections.debug_link.is_some() {
-            located.follow_links = false; // the link was refused just now: it leads to another program's file, or none
+        let trusted = is_trusted(&metadata);
+        if !trusted {
+            sections.check_size(&file, metadata.len())?;
+            located.hold_main(file, &sections);
         }
-        located.bytes = bytes;
-        if wanted.lines
-            && let Some(origin) = wanted.origin
-        {
-            located.add_package(&origin.join(wanted.name));
+        if wanted.needs_more_than(&sections) {
+            located.add_debug(self.find(&wanted, &sections), &sections);
+        }
+        if wanted.lines && (wanted.origin.is_some() || !trusted) {
+            located.add_package(&wanted.real_path());
         }
         Ok(located)
     }
@@ -130,7 +99,8 @@ impl DebugFiles {
             candidates.extend(self.dirs.iter().map(|dir| (dir.join(&name), true)));
         }
         if let Some((name, _)) = &sections.debug_link {
-            let here = wanted.origin.or(wanted.path.parent()).unwrap_or(Path::new("/"));
+            let real = wanted.real_path();
+            let here = real.parent().unwrap_or(Path::new("/"));
             let below_root = here.strip_prefix("/").unwrap_or(here);
             candidates.extend([(here.join(name), false), (here.join(".debug").join(name), false)]);
             candidates.extend(self.dirs.iter().map(|dir| (dir.join(below_root).join(name), true)));
@@ -141,29 +111,52 @@ impl DebugFiles {
     }
 }
 
+impl Wanted<'_> {
+    fn real_path(&self) -> PathBuf {
+        self.origin
+            .map_or_else(|| self.path.to_owned(), |origin| origin.join(self.name))
+    }
+
+    fn needs_more_than(&self, sections: &Sections) -> bool {
+        if self.lines {
+            !sections.has_debug_info
+        } else {
+            !sections.has_symbols
+        }
+    }
+}
+
 impl Located {
+    /// Read this very file from now on, not what its path may lead to by then.
+    fn hold_main(&mut self, file: File, sections: &Sections) {
+        self.main = fd_path(&file);
+        self.follow_links = !sections.has_links;
+        self._held.files.push(file);
+    }
+
+    fn add_debug(&mut self, found: Option<Found>, sections: &Sections) {
+        if let Some(found) = found {
+            self.bytes += found.bytes;
+            self.follow_links = found.follow_links;
+            self.debug = Some(found.path);
+            self._held.files.extend(found.held);
+        } else if sections.debug_link.is_some() {
+            self.follow_links = false; // the link was refused just now: it leads to another program's file, or none
+        }
+    }
+
     /// `NAME.dwp` beside a file that is read through a descriptor: blazesym looks for it beside the path it is given,
     /// so give it one.
     fn add_package(&mut self, original: &Path) {
         let mut package = original.as_os_str().to_owned();
         package.push(".dwp");
-        let Some((file, bytes)) = open_untrusted(Path::new(&package)) else {
+        let Some(copied) = Copied::of(Path::new(&package)) else {
             return;
         };
-        let linked = Sections::read(file)
-            .and_then(|sections| sections.check_size(bytes))
-            .is_ok()
-            .then(|| {
-                let (copy, _) = open_untrusted(Path::new(&package))?;
-                let (copy, dir) = (private_copy(copy).ok()?, TempDir::new().ok()?);
-                symlink(&self.main, dir.path().join("main")).ok()?;
-                symlink(fd_path(&copy), dir.path().join("main.dwp")).ok()?;
-                Some((copy, dir))
-            });
-        if let Some((copy, dir)) = linked.flatten() {
+        if let Ok(dir) = link_both(&self.main, &fd_path(&copied.file)) {
             self.main = dir.path().join("main");
-            self.bytes += bytes;
-            self._held.files.push(copy);
+            self.bytes += copied.bytes;
+            self._held.files.push(copied.file);
             self._held.dir = Some(dir);
         }
     }
@@ -180,150 +173,47 @@ struct Found {
 impl Found {
     /// The file at `path`, if it is the right one. `shared`: in a directory for all debug files, where links are
     /// usual.
-    fn open(path: PathBuf, shared: bool, sections: &Sections) -> Option<Self> {
+    fn open(path: PathBuf, shared: bool, object: &Sections) -> Option<Self> {
         if shared && std::fs::metadata(&path).is_ok_and(|metadata| is_trusted(&metadata)) {
             let file = File::open(&path).ok()?;
             let bytes = file.metadata().ok()?.len();
-            let debug = Sections::read(file).ok()?;
-            return debug.belongs_to(sections, &path).then_some(Self {
+            let debug = Sections::read(&file).ok()?;
+            return debug.belongs_to(object, &path).then_some(Self {
                 path,
                 follow_links: true,
                 bytes,
                 held: None,
             });
         }
-        let (file, bytes) = open_untrusted(&path)?;
-        let copy = private_copy(file).ok()?;
-        let path = fd_path(&copy);
-        let debug = Sections::read(copy.try_clone().ok()?).ok()?;
-        debug.check_size(bytes).ok()?;
-        let follow_links = !debug.has_links;
-        debug.belongs_to(sections, &path).then_some(Self {
+        let Copied { file, sections, bytes } = Copied::of(&path)?;
+        let path = fd_path(&file);
+        let follow_links = !sections.has_links;
+        sections.belongs_to(object, &path).then_some(Self {
             path,
             follow_links,
             bytes,
-            held: Some(copy),
+            held: Some(file),
         })
     }
 }
 
-/// What a file's section headers say.
-#[derive(Debug, Default)]
-struct Sections {
-    build_id: Vec<u8>,
-    /// Address of the first executable segment.
-    first_code: u64,
-    has_symbols: bool,
-    has_debug_info: bool,
-    /// Whether other files are named in it.
-    has_links: bool,
-    /// Name and checksum of the file with the debug information.
-    debug_link: Option<(PathBuf, u32)>,
-    /// Bytes that the compressed sections claim to have.
-    unfolded_bytes: u64,
-    /// Whether a compressed symbol table unfolds to more than is reasonable.
-    has_bomb: bool,
+/// A copy of somebody's file, which nobody else can change.
+struct Copied {
+    file: File,
+    sections: Sections,
+    bytes: u64,
 }
 
-impl Sections {
-    fn read(file: File) -> Result<Self, &'static str> {
-        let data = ReadCache::new(file);
-        match FileKind::parse(&data) {
-            Ok(FileKind::Elf32) => Self::parse::<FileHeader32<Endianness>, _>(&data),
-            Ok(FileKind::Elf64) => Self::parse::<FileHeader64<Endianness>, _>(&data),
-            _ => return Err("not an ELF file"),
-        }
-        .map_err(|_| "damaged ELF file")
+impl Copied {
+    /// None for what is no regular file, too large, or no ELF file. Follows no link in the path's last part.
+    fn of(path: &Path) -> Option<Self> {
+        let original = open_regular(path, libc::O_NOFOLLOW).ok()?;
+        let mut file = tempfile::tempfile().ok()?;
+        let bytes = copy(&mut original.take(MAX_UNTRUSTED_BYTES + 1), &mut file).ok()?;
+        let sections = Sections::read(&file).ok()?;
+        sections.check_size(&file, bytes).ok()?;
+        Some(Self { file, sections, bytes })
     }
-
-    fn parse<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> object::Result<Self> {
-        let header = H::parse(data)?;
-        let endian = header.endian()?;
-        let table = header.sections(endian, data)?;
-        let programs = header.program_headers(endian, data)?.iter();
-        let code =
-            programs.filter(|program| program.p_type(endian) == PT_LOAD && program.p_flags(endian).contains(PF_X));
-        let first_code = code.map(|program| program.p_vaddr(endian).into()).min().unwrap_or(0);
-        let mut sections = Self {
-            first_code,
-            ..Self::default()
-        };
-        for section in table.iter() {
-            if section.sh_flags(endian).contains(SHF_COMPRESSED) {
-                let claimed = section
-                    .compression(endian, data)?
-                    .map_or(0, |(header, ..)| header.ch_size(endian).into());
-                sections.unfolded_bytes = sections.unfolded_bytes.saturating_add(claimed);
-            }
-            let small = section.sh_size(endian).into() <= MAX_SMALL_SECTION_BYTES;
-            match table.section_name(endian, section)? {
-                b".symtab" => sections.has_symbols = true,
-                b".debug_info" => sections.has_debug_info = true,
-                b".gnu_debugaltlink" | b".debug_sup" => sections.has_links = true,
-                b".gnu_debuglink" if small => {
-                    sections.has_links = true;
-                    sections.debug_link = parse_link(endian, section.data(endian, data)?);
-                }
-                b".gnu_debuglink" => sections.has_links = true,
-                b".note.gnu.build-id" if small => {
-                    let notes = section.notes(endian, data)?;
-                    sections.build_id = notes
-                        .and_then(|notes| build_id_in::<H>(notes, endian))
-                        .unwrap_or_default();
-                }
-                b".gnu_debugdata" => sections.has_bomb = is_bomb(section.data(endian, data)?),
-                _ => {}
-            }
-        }
-        Ok(sections)
-    }
-
-    /// An error when reading a file of `bytes` bytes could take unreasonable memory.
-    fn check_size(&self, bytes: u64) -> Result<(), &'static str> {
-        let bomb = self.has_bomb && !self.has_symbols;
-        if bomb || bytes > MAX_UNTRUSTED_BYTES || self.unfolded_bytes > bytes.saturating_mul(MAX_UNFOLDED_RATIO) {
-            return Err("too large");
-        }
-        Ok(())
-    }
-
-    /// Whether this is the debug file of an object: by the build-id, or by the link's checksum.
-    fn belongs_to(&self, object: &Self, path: &Path) -> bool {
-        if !object.build_id.is_empty() && !self.build_id.is_empty() {
-            return self.build_id == object.build_id;
-        }
-        object
-            .debug_link
-            .as_ref()
-            .is_some_and(|(_, checksum)| crc32(path).is_ok_and(|crc| crc == *checksum))
-    }
-}
-
-/// A name that ends in 0, padding, and a checksum. The name has no directory.
-fn parse_link(endian: Endianness, data: &[u8]) -> Option<(PathBuf, u32)> {
-    let end = data.iter().position(|&byte| byte == 0)?;
-    let name = Path::new(OsStr::from_bytes(&data[..end])).file_name()?;
-    let checksum = data.get((end + 1).next_multiple_of(4)..)?.first_chunk::<4>()?;
-    let checksum = if endian == Endianness::Little {
-        u32::from_le_bytes(*checksum)
-    } else {
-        u32::from_be_bytes(*checksum)
-    };
-    Some((name.into(), checksum))
-}
-
-fn is_bomb(compressed: &[u8]) -> bool {
-    let Ok(stream) = Stream::new_stream_decoder(MAX_DEBUGDATA_BYTES, 0) else {
-        return true;
-    };
-    let mut unfolded = XzDecoder::new_stream(compressed, stream).take(MAX_DEBUGDATA_BYTES + 1);
-    copy(&mut unfolded, &mut sink()).map_or(true, |bytes| bytes > MAX_DEBUGDATA_BYTES)
-}
-
-fn crc32(path: &Path) -> io::Result<u32> {
-    let mut writer = CrcWriter::new(sink());
-    copy(&mut File::open(path)?, &mut writer)?;
-    Ok(writer.crc().sum())
 }
 
 /// Whether only root can change the file.
@@ -331,23 +221,28 @@ fn is_trusted(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.uid() == 0 && metadata.mode() & 0o022 == 0
 }
 
-/// A regular file and its size; never blocks, and follows no link in its last part.
-fn open_untrusted(path: &Path) -> Option<(File, u64)> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let metadata = file
-        .metadata()
-        .ok()
-        .filter(|metadata| metadata.is_file() && metadata.len() <= MAX_UNTRUSTED_BYTES)?;
-    Some((file, metadata.len()))
+/// A regular file; never blocks.
+fn open_regular(path: &Path, flags: i32) -> Result<File, &'static str> {
+    let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(reason)?;
+    let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    if is_regular {
+        Ok(file)
+    } else {
+        Err("not a regular file")
+    }
 }
 
-/// A copy that nobody else can change.
-fn private_copy(file: File) -> io::Result<File> {
-    let mut target = tempfile::tempfile()?;
-    copy(&mut file.take(MAX_UNTRUSTED_BYTES), &mut target)?;
-    target.rewind()?;
-    Ok(target)
+/// A directory in which `main.dwp` is beside `main`.
+fn link_both(main: &Path, package: &Path) -> io::Result<TempDir> {
+    let dir = TempDir::new()?;
+    symlink(main, dir.path().join("main"))?;
+    symlink(package, dir.path().join("main.dwp"))?;
+    Ok(dir)
 }
 
 fn fd_path(file: &File) -> PathBuf {
@@ -363,5 +258,230 @@ fn reason(error: io::Error) -> &'static str {
         io::ErrorKind::NotFound => "file gone",
         io::ErrorKind::PermissionDenied => "file not readable",
         _ => "file damaged",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, Instant};
+
+    use flate2::Compression;
+    use flate2::write::ZlibEncoder;
+    use xz2::write::XzEncoder;
+
+    use super::super::sections::MAX_DEBUGDATA_BYTES;
+    use super::*;
+
+    const BUILD_ID: [u8; 8] = [0xab, 1, 2, 3, 4, 5, 6, 7];
+
+    /// (name, flags, contents) of each section.
+    type Section<'a> = (&'a str, u64, Vec<u8>);
+
+    /// An ELF file of these sections, written byte by byte as the specification says.
+    fn elf(sections: &[Section]) -> Vec<u8> {
+        let mut sections = sections.to_vec();
+        let names: Vec<&str> = sections.iter().map(|section| section.0).chain([".shstrtab"]).collect();
+        let starts = names.iter().scan(1, |next, name| {
+            Some(std::mem::replace(next, *next + name.len() as u32 + 1))
+        });
+        let starts: Vec<u32> = starts.collect();
+        sections.push((".shstrtab", 0, format!("\0{}\0", names.join("\0")).into_bytes()));
+        let mut body = Vec::new();
+        let mut headers = vec![0; 64];
+        for ((name, flags, data), start) in sections.iter().zip(starts) {
+            let kind: u32 = if name.starts_with(".note") { 7 } else { 1 };
+            headers.extend([start.to_le_bytes(), kind.to_le_bytes()].concat());
+            let (offset, size) = (64 + body.len() as u64, data.len() as u64);
+            headers.extend([*flags, 0, offset, size, 0, 1, 0].map(u64::to_le_bytes).concat());
+            body.extend(data);
+        }
+        let mut file = [b"\x7fELF\x02\x01\x01".as_slice(), &[0; 9], &[3, 0, 62, 0, 1, 0, 0, 0]].concat();
+        file.extend([0, 0, 64 + body.len() as u64].map(u64::to_le_bytes).concat());
+        let (count, last) = (sections.len() as u16 + 1, sections.len() as u16);
+        file.extend([0, 0, 64, 56, 0, 64, count, last].map(u16::to_le_bytes).concat());
+        [file, body, headers].concat()
+    }
+
+    fn build_id(id: &[u8]) -> Section<'static> {
+        let words = [4, id.len() as u32, 3].map(u32::to_le_bytes).concat();
+        (".note.gnu.build-id", 2, [&words, b"GNU\0".as_slice(), id].concat())
+    }
+
+    fn debug_link(name: &str) -> Section<'static> {
+        let mut data = [name.as_bytes(), b"\0"].concat();
+        data.resize(data.len().next_multiple_of(4), 0);
+        data.extend([1, 2, 3, 4]);
+        (".gnu_debuglink", 0, data)
+    }
+
+    /// A directory with a program of these sections, and one for all debug files.
+    struct Machine {
+        dir: TempDir,
+        files: DebugFiles,
+    }
+
+    impl Machine {
+        fn new(program: &[Section]) -> Self {
+            let dir = TempDir::new().unwrap();
+            fs::create_dir_all(dir.path().join("debug/.build-id/ab")).unwrap();
+            fs::write(dir.path().join("app"), elf(program)).unwrap();
+            fs::set_permissions(dir.path().join("app"), fs::Permissions::from_mode(0o666)).unwrap(); // also when root tests
+            let files = DebugFiles::new(vec![dir.path().join("debug")]);
+            Self { dir, files }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.dir.path().join(name)
+        }
+
+        /// What is found for somebody's program, and for lines.
+        fn locate(&self) -> Result<Located, &'static str> {
+            let path = &self.path("app");
+            self.files.locate(Wanted {
+                path,
+                origin: None,
+                name: OsStr::new("app"),
+                lines: true,
+            })
+        }
+    }
+
+    fn make_fifo(path: &Path) {
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a string that ends in 0.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    }
+
+    /// A debug file is found by the build-id, and by the name that the program gives.
+    #[test]
+    fn debug_files_are_found() {
+        let debug = elf(&[build_id(&BUILD_ID), (".debug_info", 0, vec![0])]);
+        for place in [
+            "debug/.build-id/ab/01020304050607.debug",
+            "app.debug",
+            ".debug/app.debug",
+        ] {
+            let machine = Machine::new(&[build_id(&BUILD_ID), debug_link("app.debug")]);
+            fs::create_dir_all(machine.path(".debug")).unwrap();
+            assert!(machine.locate().unwrap().debug.is_none());
+            fs::write(machine.path(place), &debug).unwrap();
+            assert!(machine.locate().unwrap().debug.is_some(), "{place}");
+        }
+    }
+
+    /// The debug file of another program is not taken, whatever its name.
+    #[test]
+    fn debug_files_of_other_programs_are_refused() {
+        let machine = Machine::new(&[build_id(&BUILD_ID), debug_link("app.debug")]);
+        fs::write(
+            machine.path("app.debug"),
+            elf(&[build_id(&[9; 8]), (".debug_info", 0, vec![0])]),
+        )
+        .unwrap();
+        let located = machine.locate().unwrap();
+        assert!(located.debug.is_none() && !located.follow_links);
+        let machine = Machine::new(&[debug_link("app.debug")]); // by the checksum, which is another one
+        fs::write(machine.path("app.debug"), elf(&[(".debug_info", 0, vec![0])])).unwrap();
+        assert!(machine.locate().unwrap().debug.is_none());
+    }
+
+    /// Somebody's debug file is read from a copy: what they do to it afterwards changes nothing.
+    #[test]
+    fn debug_files_that_may_change_are_copied() {
+        let machine = Machine::new(&[build_id(&BUILD_ID), debug_link("app.debug")]);
+        let debug = elf(&[build_id(&BUILD_ID), (".debug_info", 0, vec![0])]);
+        fs::write(machine.path("app.debug"), &debug).unwrap();
+        let located = machine.locate().unwrap();
+        fs::write(machine.path("app.debug"), "").unwrap();
+        assert_eq!(fs::read(located.debug.as_ref().unwrap()).unwrap(), debug);
+    }
+
+    /// Pipes and symbolic links in a program's directory are not opened; a name that leads out of it stays in it.
+    #[test]
+    fn links_lead_to_regular_files_beside_the_program() {
+        let start = Instant::now();
+        let debug = elf(&[build_id(&BUILD_ID), (".debug_info", 0, vec![0])]);
+        let machine = Machine::new(&[build_id(&BUILD_ID), debug_link("app.debug")]);
+        make_fifo(&machine.path("app.debug"));
+        make_fifo(&machine.path("app.dwp"));
+        assert!(machine.locate().unwrap().debug.is_none());
+        fs::remove_file(machine.path("app.debug")).unwrap();
+        fs::write(machine.path("elsewhere"), &debug).unwrap();
+        symlink(machine.path("elsewhere"), machine.path("app.debug")).unwrap();
+        assert!(machine.locate().unwrap().debug.is_none());
+        let outside = TempDir::new().unwrap();
+        fs::write(outside.path().join("app.debug"), &debug).unwrap();
+        let link = debug_link(outside.path().join("app.debug").to_str().unwrap());
+        assert!(
+            Machine::new(&[build_id(&BUILD_ID), link])
+                .locate()
+                .unwrap()
+                .debug
+                .is_none()
+        );
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing was waited for");
+    }
+
+    /// blazesym would follow these links itself: it is not let near them in somebody's file.
+    #[test]
+    fn links_to_shared_debug_information_are_not_followed() {
+        for name in [".gnu_debugaltlink", ".debug_sup"] {
+            let machine = Machine::new(&[(".debug_info", 0, vec![0]), (name, 0, b"/fifo\0id".to_vec())]);
+            assert!(!machine.locate().unwrap().follow_links);
+        }
+        assert!(
+            Machine::new(&[(".debug_info", 0, vec![0])])
+                .locate()
+                .unwrap()
+                .follow_links
+        );
+    }
+
+    /// A file that claims to unfold to more than is reasonable, or does so without claiming it, is refused.
+    #[test]
+    fn bombs_are_refused() {
+        let claim = [1u64, 1 << 40, 1].map(u64::to_le_bytes).concat();
+        let machine = Machine::new(&[(".debug_info", 1 << 11, claim)]);
+        assert_eq!(machine.locate().unwrap_err(), "too large");
+        let header = [1u64, 1, 1].map(u64::to_le_bytes).concat(); // zlib, one byte: so it claims
+        let mut packed = ZlibEncoder::new(header, Compression::fast());
+        copy(&mut io::repeat(0).take(1 << 20), &mut packed).unwrap();
+        let machine = Machine::new(&[(".debug_info", 1 << 11, packed.finish().unwrap())]);
+        assert_eq!(machine.locate().unwrap_err(), "too large");
+        let mut packed = XzEncoder::new(Vec::new(), 0);
+        copy(&mut io::repeat(0).take(MAX_DEBUGDATA_BYTES + 1), &mut packed).unwrap();
+        let machine = Machine::new(&[(".gnu_debugdata", 0, packed.finish().unwrap())]);
+        assert_eq!(machine.locate().unwrap_err(), "too large");
+        let mut packed = XzEncoder::new(Vec::new(), 0);
+        packed.write_all(b"small").unwrap();
+        assert!(
+            Machine::new(&[(".gnu_debugdata", 0, packed.finish().unwrap())])
+                .locate()
+                .is_ok()
+        );
+    }
+
+    /// A file cut or changed anywhere gives an answer or a reason, never a panic.
+    #[test]
+    fn damaged_files_do_no_harm() {
+        let machine = Machine::new(&[]);
+        let whole = elf(&[
+            build_id(&BUILD_ID),
+            debug_link("app.debug"),
+            (".debug_info", 1 << 11, vec![1; 24]),
+        ]);
+        for at in 0..whole.len() {
+            fs::write(machine.path("app"), &whole[..at]).unwrap();
+            assert!(machine.locate().is_err(), "{at} bytes");
+            let mut changed = whole.clone();
+            changed[at] ^= 0xff;
+            fs::write(machine.path("app"), changed).unwrap();
+            let _ = machine.locate();
+        }
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! A miss is data: it keeps its reason in `locations.reason`.
 
+mod compressed;
 mod debug_files;
 mod demangle;
 mod functions;
 mod lookup;
 mod pool;
 mod resolver;
+mod sections;
 mod symbols;
 
 use std::cmp::Reverse;
@@ -37,8 +39,7 @@ pub enum Source {
     Elf {
         /// Where to read it: its real path, or `/proc/self/fd/N` for a file that is held open.
         path: PathBuf,
-        /// The directory that separate debug files may be in, when `path` is not in it. Such a file is not trusted:
-        /// it is read with bounds, and its links are not followed blindly.
+        /// The directory that the file is, or was, in, when `path` does not say it.
         origin: Option<PathBuf>,
     },
     /// The running kernel, or one of its modules.
