@@ -45,7 +45,7 @@ struct sample_header {
 };
 
 /*
- * The ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, and for
+ * A ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, and for
  * RECORD_COMBINED the number of observations and the time of the last one.
  */
 struct sample {
@@ -64,6 +64,17 @@ enum record_kind {
 	RECORD_COMBINED = 2,
 };
 
+/*
+ * Each CPU has a ring of its own: this, ring_bytes of records, and room for one sample more, so that none is ever cut
+ * in two. A record begins at head modulo ring_bytes; after one that reaches that end the next begins at 0.
+ */
+struct ring {
+	u64 head; /* bytes given out since the start; the programs write it, when a record is whole */
+	u64 head_line[7];
+	u64 tail; /* bytes taken; user space writes it, in a cache line of its own */
+	u64 tail_line[7];
+};
+
 /* One place of the combining cache; free when count is 0. */
 struct combined {
 	u64 hash;
@@ -79,25 +90,25 @@ struct combined {
 struct counters {
 	u64 entries; /* runs of the program */
 	u64 idle;
-	u64 filtered; /* not what was asked for */
-	u64 emitted;  /* ring records of kind RECORD_SAMPLE */
-	u64 combined; /* added to the combining cache */
-	u64 lost_ring_full;
-	u64 lost_ring_busy;     /* the ring's lock was held on this CPU: a sample interrupted another ring user */
+	u64 filtered;           /* not what was asked for */
+	u64 emitted;            /* ring records of kind RECORD_SAMPLE */
+	u64 combined;           /* added to the combining cache */
+	u64 lost_ring_full;     /* also: this CPU has just come, and has no ring yet */
 	u64 lost_ring_combined; /* observations in cache entries that found no room in the ring when evicted */
 	u64 lost_no_process;    /* the sampled process is not in the collector's PID namespace */
 	u64 user_truncated;
 	u64 kernel_truncated;
 	u64 user_unreadable;
 	u64 targets_full; /* children that could not be added to the filter */
-	u64 run_ns;       /* spent in the program, by its own clock */
+	u64 timed_runs;   /* of the runs that took a sample, those that looked at the clock twice */
+	u64 timed_ns;     /* spent in those */
 	u64 event_entries[MAX_EVENTS];
 };
 
 /* Read-only once loaded: what the verifier cuts away costs nothing. */
 struct config {
-	u64 pidns_inode; /* of the collector's PID namespace; 0: the initial one */
-	u64 ring_bytes;
+	u64 pidns_inode;   /* of the collector's PID namespace; 0: the initial one */
+	u64 ring_bytes;    /* of each CPU, a power of two, at least one sample */
 	u32 self_tgid;     /* in the collector's namespace; 0: the collector is sampled too */
 	u32 max_frames;    /* min(MAX_STACK_FRAMES, kernel.perf_event_max_stack) */
 	u32 combine_slots; /* a CPU, a power of two; 0: no combining */
@@ -110,7 +121,7 @@ struct config {
 	u8 inherit;
 	u8 user_only;
 	u8 kernel_only;
-	u8 has_cookie; /* bpf_get_attach_cookie tells which event fired */
+	u8 has_cookie; /* several events: bpf_get_attach_cookie tells which fired */
 	u8 unused;
 };
 

@@ -29,47 +29,61 @@ struct {
 #define HEADER_WORDS (sizeof(struct sample_header) / sizeof(u64))
 #define FIRST_KEY_WORD 2 /* after boottime_ns and period, which differ between samples of one stack */
 
+/*
+ * Read anew each time: a number that the verifier does not know leaves nothing to tell the ways out of a loop apart,
+ * so that it looks at what follows the loop once, not once for each length.
+ */
+static __always_inline u32 key_words(const struct sample *sample)
+{
+	const volatile struct sample_header *header = &sample->header;
+
+	return HEADER_WORDS + header->kernel_frames + header->user_frames;
+}
+
 /* Multiply and fold, as wyhash does with 128 bits: good enough to spread slots; equality is checked on the words. */
-static __always_inline u64 hash_sample(const struct sample *sample, u32 words)
+static __always_inline u64 hash_sample(const struct sample *sample)
 {
 	const u64 *word = (const u64 *)sample;
-	u64 hash = words;
+	u64 hash = 0;
 
-	for (u32 i = FIRST_KEY_WORD; i < HEADER_WORDS + MAX_SAMPLE_FRAMES; i++) {
-		if (i >= HEADER_WORDS + words)
-			break;
+	for (u32 i = FIRST_KEY_WORD; i < HEADER_WORDS + MAX_SAMPLE_FRAMES && i < key_words(sample); i++) {
 		hash = (hash ^ word[i]) * 0x9e3779b97f4a7c15ULL;
 		hash ^= hash >> 32;
 	}
 	return hash;
 }
 
-static __always_inline bool same_sample(const struct sample *left, const struct sample *right, u32 words)
+static __always_inline bool same_sample(const struct sample *left, const struct sample *right)
 {
 	const u64 *a = (const u64 *)left;
 	const u64 *b = (const u64 *)right;
+	u64 differences = 0;
 
-	for (u32 i = FIRST_KEY_WORD; i < HEADER_WORDS + MAX_SAMPLE_FRAMES; i++) {
-		if (i >= HEADER_WORDS + words)
-			break;
-		if (a[i] != b[i])
-			return false;
-	}
-	return true;
+	for (u32 i = FIRST_KEY_WORD; i < HEADER_WORDS + MAX_SAMPLE_FRAMES && i < key_words(right); i++)
+		differences |= a[i] ^ b[i];
+	return !differences;
+}
+
+static __always_inline void copy_sample(struct sample *to, const struct sample *from, u32 words)
+{
+	bpf_probe_read_kernel(to, sizeof(from->header) + (words & 0xff) * sizeof(u64), from);
 }
 
 static __always_inline void evict(struct combined *slot, struct counters *counters)
 {
-	struct sample *sample = &slot->sample;
-	u32 words = sample->header.kernel_frames + sample->header.user_frames;
+	u32 words = slot->sample.header.kernel_frames + slot->sample.header.user_frames;
+	struct ring *ring = this_cpu_ring();
+	struct sample *place = ring ? next_sample(ring) : 0;
 
-	if (words > MAX_SAMPLE_FRAMES)
-		return;
-	sample->header.kind = RECORD_COMBINED;
-	sample->words[words] = slot->count;
-	sample->words[words + 1] = slot->last_ns;
-	if (!output(sample, words + 2))
+	if (!place || words > MAX_SAMPLE_FRAMES) {
 		counters->lost_ring_combined += slot->count;
+		return;
+	}
+	copy_sample(place, &slot->sample, words);
+	place->header.kind = RECORD_COMBINED;
+	place->words[words] = slot->count;
+	place->words[words + 1] = slot->last_ns;
+	commit(ring, words + 2);
 }
 
 static __always_inline struct combined *find_slot(u64 hash)
@@ -81,19 +95,18 @@ static __always_inline struct combined *find_slot(u64 hash)
 	return table ? bpf_map_lookup_elem(table, &index) : 0;
 }
 
-/* A slot's sample keeps kind RECORD_SAMPLE until it leaves, so that it compares equal to the next one. */
 static __always_inline void combine(struct sample *sample, struct counters *counters)
 {
 	u32 words = sample->header.kernel_frames + sample->header.user_frames;
-	u64 hash = hash_sample(sample, words);
+	u64 hash = hash_sample(sample);
 	struct combined *slot = find_slot(hash);
 
-	if (!slot) {
-		emit(sample, counters);
+	if (!slot) { /* a CPU beyond those that were possible: cannot be */
+		counters->lost_ring_full++;
 		return;
 	}
 	counters->combined++;
-	if (slot->count && slot->hash == hash && same_sample(&slot->sample, sample, words)) {
+	if (slot->count && slot->hash == hash && same_sample(&slot->sample, sample)) {
 		slot->count++;
 		slot->last_ns = sample->header.boottime_ns;
 		return;
@@ -103,7 +116,7 @@ static __always_inline void combine(struct sample *sample, struct counters *coun
 	slot->hash = hash;
 	slot->count = 1;
 	slot->last_ns = sample->header.boottime_ns;
-	bpf_probe_read_kernel(&slot->sample, sizeof(sample->header) + (words & 0xff) * sizeof(u64), sample);
+	copy_sample(&slot->sample, sample, words);
 }
 
 #endif

@@ -1,48 +1,61 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* A finished sample's way out: into the ring, or counted as lost by cause. */
+/*
+ * A finished sample's way out: the ring of this CPU, in which it was written in place. No lock, no copy, no wake-up:
+ * programs that share a ring never interrupt each other (bpf_prog_active), and user space comes on a timer.
+ */
 #ifndef STACKHOUND_EMIT_H
 #define STACKHOUND_EMIT_H
 
 #include "maps.h"
 
-/* User space sets the size, and drains it on a timer: no record wakes it. */
+/* User space gives every CPU that comes online a map whose one value is the whole ring: its size is set at run time. */
+struct ring_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ring);
+};
+
 struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} samples SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1); /* as many as CPUs are possible */
+	__type(key, u32);
+	__array(values, struct ring_map);
+} rings SEC(".maps");
 
-/* Copies the header and the first words into the ring. False when there was no room. */
-static __always_inline bool output(struct sample *sample, u32 words)
+static __always_inline struct ring *this_cpu_ring(void)
 {
-	u64 bytes = sizeof(sample->header) + words * sizeof(u64);
+	u32 zero = 0;
+	u32 cpu = bpf_get_smp_processor_id();
+	void *map = bpf_map_lookup_elem(&rings, &cpu);
 
-	barrier_var(bytes); /* the bound must be seen on the very register that is the size */
-	if (bytes > sizeof(*sample))
-		return false;
-	return bpf_ringbuf_output(&samples, sample, bytes, BPF_RB_NO_WAKEUP) == 0;
+	return map ? bpf_map_lookup_elem(map, &zero) : 0;
+}
+
+/* Room for a sample of any size; NULL when there may be less. */
+static __always_inline struct sample *next_sample(struct ring *ring)
+{
+	u64 head = ring->head;
+	u64 taken = *(volatile u64 *)&ring->tail;
+
+	if (head - taken > config.ring_bytes - sizeof(struct sample))
+		return 0;
+	return (void *)(ring + 1) + (head & (config.ring_bytes - 1));
 }
 
 /*
- * In NMI and interrupts the ring's lock is only tried. A record takes 8 bytes of header and is rounded up to 8, so
- * when it would still have fitted, it was the lock.
+ * Hands over what was written there. On x86 stores arrive in order; elsewhere user space asks for a barrier on every
+ * CPU before it reads what the heads promise (crates/capture/src/drain.rs), which is cheaper than one here.
  */
-static __always_inline bool ring_has_room(u32 words)
+static __always_inline void commit(struct ring *ring, u32 words)
 {
-	u64 record_bytes = 8 + sizeof(struct sample_header) + words * sizeof(u64);
+	u64 head = ring->head;
+	u64 bytes = sizeof(struct sample_header) + words * sizeof(u64);
+	u64 end = (head & (config.ring_bytes - 1)) + bytes;
 
-	return bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) + record_bytes < config.ring_bytes;
-}
-
-static __always_inline void emit(struct sample *sample, struct counters *counters)
-{
-	u32 words = sample->header.kernel_frames + sample->header.user_frames;
-
-	if (output(sample, words))
-		counters->emitted++;
-	else if (ring_has_room(words))
-		counters->lost_ring_busy++;
-	else
-		counters->lost_ring_full++;
+	barrier();
+	*(volatile u64 *)&ring->head = end < config.ring_bytes ? head + bytes : (head | (config.ring_bytes - 1)) + 1;
 }
 
 #endif

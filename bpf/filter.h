@@ -12,12 +12,12 @@ struct {
 	__type(value, u32);
 } cgroups SEC(".maps");
 
-static __always_inline bool comm_matches(void)
+static __always_inline bool comm_matches(struct task_struct *task)
 {
 	u64 comm[COMM_BYTES / 8] = {};
 	const volatile u64 *wanted = (const volatile u64 *)config.comm;
 
-	bpf_get_current_comm(comm, sizeof(comm));
+	read_comm((u8 *)comm, task);
 	return comm[0] == wanted[0] && comm[1] == wanted[1];
 }
 
@@ -28,14 +28,15 @@ static __always_inline bool is_target(u32 tgid)
 	return state && *state == TARGET_SAMPLED;
 }
 
-/* tgid is the collector's name for the process, 0 when it cannot see it. */
-static __always_inline bool is_wanted(u32 tgid)
+static __always_inline bool is_wanted(struct task_struct *task)
 {
+	u32 tgid = collector_tgid(task);
+
 	if (config.self_tgid && tgid == config.self_tgid)
 		return false;
 	if (config.filter_targets && !is_target(tgid))
 		return false;
-	if (config.filter_comm && !comm_matches())
+	if (config.filter_comm && !comm_matches(task))
 		return false;
 	if (config.filter_cgroup && bpf_current_task_under_cgroup(&cgroups, 0) != 1)
 		return false;

@@ -7,7 +7,7 @@
 #include "emit.h"
 #include "combine.h"
 
-/* 2 KiB do not fit on the BPF stack. One program runs on a CPU at a time: bpf_prog_active sees to it. */
+/* Where a sample waits to be combined: 2 KiB do not fit on the BPF stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -41,7 +41,7 @@ static __always_inline void describe(struct sample *sample, struct task_struct *
 	header->tid = collector_id(thread_pid, READ(task, pid));
 	header->ns_tgid = own_id(leader_pid, READ(task, tgid));
 	header->ns_tid = own_id(thread_pid, READ(task, pid));
-	bpf_get_current_comm(header->comm, sizeof(header->comm));
+	read_comm(header->comm, task);
 	header->cpu = bpf_get_smp_processor_id();
 	header->flags = 0;
 	header->kind = RECORD_SAMPLE;
@@ -81,15 +81,48 @@ static __always_inline bool has_wanted_part(u32 task_flags, bool in_kernel)
 	return in_kernel || !config.kernel_only;
 }
 
+/* Combining compares it first; otherwise it is written where it will be read. */
+static __always_inline struct sample *place_for_sample(struct ring *ring)
+{
+	u32 zero = 0;
+
+	if (config.combine_slots)
+		return bpf_map_lookup_elem(&scratch, &zero);
+	return ring ? next_sample(ring) : 0;
+}
+
+static __always_inline void hand_over(struct sample *sample, struct ring *ring, struct counters *counters)
+{
+	if (config.combine_slots) {
+		combine(sample, counters);
+	} else if (ring) {
+		commit(ring, sample->header.kernel_frames + sample->header.user_frames);
+		counters->emitted++;
+	}
+}
+
+/* A look at the clock takes as long as ten frames: one sample in so many is timed. */
+#define TIMED_EVERY 16
+
+static __always_inline void count_time(u64 since_ns, struct counters *counters)
+{
+	if (counters->entries % TIMED_EVERY)
+		return;
+	counters->timed_runs++;
+	counters->timed_ns += bpf_ktime_get_boot_ns() - since_ns;
+}
+
 static __always_inline void take_sample(void *context, struct task_struct *task, bool in_kernel, u64 period, u32 event,
 					struct counters *counters)
 {
 	u64 now_ns = bpf_ktime_get_boot_ns();
-	u32 zero = 0;
-	struct sample *sample = bpf_map_lookup_elem(&scratch, &zero);
+	struct ring *ring = config.combine_slots ? 0 : this_cpu_ring();
+	struct sample *sample = place_for_sample(ring);
 
-	if (!sample)
+	if (!sample) {
+		counters->lost_ring_full++;
 		return;
+	}
 	describe(sample, task, now_ns);
 	sample->header.period = period;
 	sample->header.event = event;
@@ -99,24 +132,20 @@ static __always_inline void take_sample(void *context, struct task_struct *task,
 	}
 	walk(context, sample, READ(task, flags), in_kernel);
 	count_walk(sample, counters);
-	if (config.combine_slots)
-		combine(sample, counters);
-	else
-		emit(sample, counters);
-	counters->run_ns += bpf_ktime_get_boot_ns() - now_ns;
+	hand_over(sample, ring, counters);
+	count_time(now_ns, counters);
 }
 
 /* Enters, filters, samples; idle leaves first. */
 static __always_inline void handle(void *context, bool in_kernel, u64 period, struct counters *counters, u32 event)
 {
-	struct task_struct *task;
+	struct task_struct *task = current_task();
 
-	if (!(u32)bpf_get_current_pid_tgid()) {
+	if (!READ(task, pid)) {
 		counters->idle++;
 		return;
 	}
-	task = current_task();
-	if (!is_wanted(collector_tgid(task)) || !has_wanted_part(READ(task, flags), in_kernel)) {
+	if (!is_wanted(task) || !has_wanted_part(READ(task, flags), in_kernel)) {
 		counters->filtered++;
 		return;
 	}

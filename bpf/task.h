@@ -67,6 +67,18 @@ static __always_inline u32 own_id(struct pid *pid, u32 global_id)
 	return level ? BPF_CORE_READ(number_at(pid, level), nr) : global_id;
 }
 
+static __always_inline void read_comm(u8 *comm, struct task_struct *task)
+{
+	u64 *words = (u64 *)comm;
+
+	if (!has_btf_task()) {
+		bpf_get_current_comm(comm, COMM_BYTES);
+		return;
+	}
+	words[0] = ((const volatile u64 *)task->comm)[0];
+	words[1] = ((const volatile u64 *)task->comm)[1];
+}
+
 static __always_inline u32 collector_tgid(struct task_struct *task)
 {
 	if (!config.pidns_inode)

@@ -36,7 +36,6 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
-	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
@@ -52,14 +51,6 @@ enum {
 
 enum {
 	BPF_F_USER_STACK = 1ULL << 8,
-};
-
-enum {
-	BPF_RB_NO_WAKEUP = 1ULL << 0,
-};
-
-enum {
-	BPF_RB_AVAIL_DATA = 0,
 };
 
 /* UAPI: the context of a perf_event program, whose layout is fixed. */

@@ -156,7 +156,6 @@ def assert_share(samples: list[Sample], function: str, truth: float) -> None:
 #: Causes of lost samples as people see them, and the counter of each.
 LOST_SAMPLES = {
     "ring full": "lost_ring_full",
-    "ring busy": "lost_ring_busy",
     "combined, ring full": "lost_ring_combined",
     "process not visible": "lost_no_process",
 }

@@ -18,7 +18,7 @@ from stackhound.recording.machine import CAPABILITIES, Machine
 PROBES = [
     ("sampling programs", "ok", "perf_event and tp_btf programs load and attach"),
     ("bpf_loop", "degraded", "not in this kernel"),
-    ("ring buffer", "missing", "not in this kernel"),
+    ("task storage", "missing", "not in this kernel"),
 ]
 
 
@@ -85,7 +85,7 @@ CAPABILITY_FREE = {"/proc/self/status": "CapEff:\t0000000000000000\n"}
         ("sched_exit_tp", {"/sys/kernel/btf/vmlinux": "\0btf_trace_sched_switch\0"}, "degraded", "newer kernel"),
         ("debug files", {"/usr/lib/debug/.build-id/ab/cdef.debug": None}, "degraded", "libc6-dbg"),
         ("bpf_loop", {}, "degraded", "Linux 5.17"),
-        ("ring buffer", {}, "missing", "Linux 5.8"),
+        ("task storage", {}, "missing", "Linux 5.11"),
         ("cache events (L1-dcache-load-misses)", {}, "degraded", "virtual PMU"),
     ],
 )  # fmt: skip
@@ -169,14 +169,14 @@ def test_each_finding_is_one_line_and_the_last_one_counts_them(capsys):
 def test_a_remedy_stands_on_its_line(capsys):
     main(["doctor"])
     shown = capsys.readouterr().out
-    assert "missing   ring buffer" in shown
-    assert " → boot Linux 5.8 or newer\n" in shown
+    assert "missing   task storage" in shown
+    assert " → boot Linux 5.11 or newer\n" in shown
 
 
 def test_json_has_the_same_findings(capsys):
     assert main(["doctor", "--json"]) == 0
     findings = [Finding(**finding) for finding in json.loads(capsys.readouterr().out)]
-    assert Finding("ring buffer", "missing", "not in this kernel", "boot Linux 5.8 or newer") in findings
+    assert Finding("task storage", "missing", "not in this kernel", "boot Linux 5.11 or newer") in findings
 
 
 def test_it_changes_nothing(tmp_path, monkeypatch):

@@ -1,157 +1,176 @@
-//! The ring of samples, emptied on a timer.
+//! The rings of samples, one for each CPU, that `bpf/emit.h` fills: emptied on a timer.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::abi;
 use crate::error::Result;
+use crate::mapped::MappedArray;
 use crate::programs::bpf_error;
+use crate::raw_sample::RawSample;
 
-/// One sample as the kernel half wrote it.
-#[derive(Clone, Copy, Debug)]
-pub struct RawSample<'a> {
-    /// What it is, without its addresses.
-    pub header: abi::SampleHeader,
-    /// Leaf first.
-    pub kernel: &'a [u64],
-    /// Leaf first.
-    pub user: &'a [u64],
-    /// Observations that it stands for.
-    pub count: u64,
-    /// Time of the last of them.
-    pub last_ns: u64,
+/// The rings of the CPUs that are, or were, online.
+pub struct Rings {
+    rings: BTreeMap<u32, Ring>,
+    ring_bytes: usize,
+    outer: Option<MapHandle>,
+    /// Times and places of the records that were there at the last look.
+    found: Vec<(u64, Place)>,
 }
 
-const HEADER_WORDS: usize = size_of::<abi::SampleHeader>() / 8;
+/// Where a record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    cpu: u32,
+    position: u64,
+}
 
-impl<'a> RawSample<'a> {
-    /// Of a ring record's or a combining slot's words; None when they contradict themselves.
-    pub fn parse(words: &'a [u64]) -> Option<Self> {
-        let (header, rest) = words.split_at_checked(HEADER_WORDS)?;
-        // SAFETY: SampleHeader is plain integers of this very size, and u64 are aligned for it.
-        let header: abi::SampleHeader = unsafe { std::ptr::read(header.as_ptr().cast()) };
-        let (kernel, rest) = rest.split_at_checked(header.kernel_frames.into())?;
-        let (user, rest) = rest.split_at_checked(header.user_frames.into())?;
-        let (count, last_ns) = match (u32::from(header.kind), rest) {
-            (abi::RECORD_COMBINED, [count, last_ns, ..]) => (*count, *last_ns),
-            (abi::RECORD_SAMPLE, _) => (1, header.boottime_ns),
-            _ => return None,
+impl Rings {
+    /// `ring_bytes` for each CPU: a power of two with room for a sample.
+    pub fn new(ring_bytes: usize, online: &[u32]) -> Result<Self> {
+        let mut rings = Self {
+            rings: BTreeMap::new(),
+            ring_bytes,
+            outer: None,
+            found: Vec::new(),
         };
-        Some(Self {
-            header,
-            kernel,
-            user,
-            count,
-            last_ns,
-        })
-    }
-}
-
-/// Records of one drain, back to back, each a run of words.
-#[derive(Default)]
-struct Records {
-    words: Vec<u64>,
-    starts: Vec<(u64, usize)>, // (boottime_ns, index of the first word)
-}
-
-impl Records {
-    fn push(&mut self, bytes: &[u8]) {
-        let start = self.words.len();
-        self.words.extend(
-            bytes
-                .chunks_exact(8)
-                .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes"))),
-        );
-        if let Some(time_ns) = self.words.get(start) {
-            self.starts.push((*time_ns, start));
-        }
-    }
-}
-
-/// The consumer's end of the ring.
-pub struct Drain {
-    records: Rc<RefCell<Records>>,
-    ring: RingBuffer<'static>,
-}
-
-impl Drain {
-    /// On an open ring-buffer map.
-    pub fn new(map: &MapHandle) -> Result<Self> {
-        let records = Rc::new(RefCell::new(Records::default()));
-        let sink = Rc::clone(&records);
-        let mut builder = RingBufferBuilder::new();
-        let push = move |bytes: &[u8]| {
-            sink.borrow_mut().push(bytes);
-            0
-        };
-        let unreadable = |error| bpf_error("the ring cannot be read", &error);
-        builder.add(map, push).map_err(unreadable)?;
-        Ok(Self {
-            records,
-            ring: builder.build().map_err(unreadable)?,
-        })
+        rings.add_missing(online)?;
+        Ok(rings)
     }
 
-    /// Takes everything out of the ring; returns how many records there were.
-    pub fn consume(&mut self) -> usize {
-        let mut records = self.records.borrow_mut();
-        records.words.clear();
-        records.starts.clear();
-        drop(records);
-        self.ring.consume_raw();
-        let mut records = self.records.borrow_mut();
-        records.starts.sort_unstable();
-        records.starts.len()
+    /// Of each ring, for records.
+    pub fn ring_bytes(&self) -> usize {
+        self.ring_bytes
     }
 
-    /// The records of the last `consume`, ordered by time. Calls `handle` with each one.
-    pub fn for_each(&self, mut handle: impl FnMut(RawSample<'_>)) {
-        let records = self.records.borrow();
-        for &(_, start) in &records.starts {
-            if let Some(sample) = RawSample::parse(&records.words[start..]) {
-                handle(sample);
+    /// A map like all inner ones, for the verifier.
+    pub fn template(&self) -> &MapHandle {
+        self.rings.values().next().expect("some CPU is online").memory.map()
+    }
+
+    /// Hands the rings to the programs.
+    pub fn install(&mut self, outer: MapHandle) -> Result<()> {
+        self.rings
+            .iter()
+            .try_for_each(|(cpu, ring)| ring.install(&outer, *cpu))?;
+        self.outer = Some(outer);
+        Ok(())
+    }
+
+    /// Gives each CPU that came online a ring.
+    pub fn add_missing(&mut self, online: &[u32]) -> Result<()> {
+        for cpu in online {
+            if !self.rings.contains_key(cpu) {
+                let ring = Ring::new(self.ring_bytes)?;
+                self.outer.as_ref().map_or(Ok(()), |outer| ring.install(outer, *cpu))?;
+                self.rings.insert(*cpu, ring);
             }
         }
+        Ok(())
+    }
+
+    /// Finds all records that are there now.
+    pub fn look(&mut self) {
+        for ring in self.rings.values_mut() {
+            ring.seen = ring.head().load(Ordering::Acquire);
+        }
+        order_stores();
+        self.found.clear();
+        for (&cpu, ring) in &self.rings {
+            let mut position = ring.taken;
+            while position < ring.seen {
+                let sample = ring.sample(position);
+                self.found.push((sample.header.boottime_ns, Place { cpu, position }));
+                position = ring.after(position, sample.record_bytes());
+            }
+        }
+        self.found.sort_unstable();
+    }
+
+    /// Calls `handle` with each record that was found, ordered by time, and gives their room back to the programs.
+    pub fn take(&mut self, mut handle: impl FnMut(RawSample<'_>)) {
+        for (_, place) in self.found.drain(..) {
+            handle(self.rings[&place.cpu].sample(place.position));
+        }
+        for ring in self.rings.values_mut() {
+            ring.taken = ring.seen;
+            ring.tail().store(ring.taken, Ordering::Release);
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+struct Ring {
+    memory: MappedArray,
+    bytes: u64,
+    taken: u64,
+    seen: u64,
+}
 
-    fn words(kind: u32, kernel: u8, user: u8, rest: &[u64]) -> Vec<u64> {
-        let mut words = vec![0; HEADER_WORDS];
-        words[0] = 42;
-        let tail = u64::from(kind) | 3 << 8 | u64::from(kernel) << 16 | u64::from(user) << 24;
-        words[HEADER_WORDS - 1] = tail << 32 | 7;
-        words.extend(rest);
-        words
+const CONTROL_WORDS: usize = size_of::<abi::Ring>() / 8;
+const HEAD_WORD: usize = std::mem::offset_of!(abi::Ring, head) / 8;
+const TAIL_WORD: usize = std::mem::offset_of!(abi::Ring, tail) / 8;
+
+impl Ring {
+    fn new(bytes: usize) -> Result<Self> {
+        let value_bytes = size_of::<abi::Ring>() + bytes + size_of::<abi::Sample>();
+        Ok(Self {
+            memory: MappedArray::new("ring", value_bytes, 1, 0)?,
+            bytes: bytes as u64,
+            taken: 0,
+            seen: 0,
+        })
     }
 
-    #[test]
-    fn a_record_gives_back_its_kernel_and_user_addresses() {
-        let words = words(abi::RECORD_SAMPLE, 2, 1, &[10, 11, 20]);
-        let sample = RawSample::parse(&words).unwrap();
-        assert_eq!((sample.kernel, sample.user), (&[10, 11][..], &[20][..]));
-        assert_eq!(
-            (sample.header.cpu, sample.header.event, sample.count, sample.last_ns),
-            (7, 3, 1, 42)
-        );
+    fn install(&self, outer: &MapHandle, cpu: u32) -> Result<()> {
+        let fd = self.memory.map().as_fd().as_raw_fd();
+        outer
+            .update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| bpf_error("a CPU's ring cannot be put in place", &error))
     }
 
-    #[test]
-    fn a_combined_record_tells_how_many_it_stands_for() {
-        let words = words(abi::RECORD_COMBINED, 0, 1, &[20, 1000, 99]);
-        let sample = RawSample::parse(&words).unwrap();
-        assert_eq!((sample.count, sample.last_ns), (1000, 99));
+    fn head(&self) -> &AtomicU64 {
+        self.control(HEAD_WORD)
     }
 
-    #[test]
-    fn a_record_that_promises_more_frames_than_it_has_is_refused() {
-        assert!(RawSample::parse(&words(abi::RECORD_SAMPLE, 2, 1, &[10])).is_none());
-        assert!(RawSample::parse(&words(abi::RECORD_COMBINED, 0, 0, &[1])).is_none());
-        assert!(RawSample::parse(&[1, 2, 3]).is_none());
+    fn tail(&self) -> &AtomicU64 {
+        self.control(TAIL_WORD)
+    }
+
+    fn control(&self, word: usize) -> &AtomicU64 {
+        // SAFETY: within the mapping, aligned, and shared with the kernel as a word that changes.
+        unsafe { AtomicU64::from_ptr(self.memory.words().add(word).as_ptr()) }
+    }
+
+    /// The record at `position`, which lies between `taken` and `seen`.
+    fn sample(&self, position: u64) -> RawSample<'_> {
+        let first = CONTROL_WORDS + (position & (self.bytes - 1)) as usize / 8;
+        // SAFETY: within the mapping; nothing writes to these records before `release`.
+        let words =
+            unsafe { std::slice::from_raw_parts(self.memory.words().add(first).as_ptr(), self.memory.len() - first) };
+        RawSample::parse(words).expect("the programs hand over whole records")
+    }
+
+    fn after(&self, position: u64, record_bytes: u64) -> u64 {
+        let mask = self.bytes - 1;
+        if (position & mask) + record_bytes < self.bytes {
+            position + record_bytes
+        } else {
+            (position | mask) + 1
+        }
+    }
+}
+
+/// After this, what the programs stored before the heads that were read is here, too. x86 orders stores itself; on other
+/// processors every CPU passes a barrier now. The kernel refuses that where CPUs run without a tick (`nohz_full`): there
+/// the stores, which are older than the timer's turn, have nothing but the time to arrive.
+fn order_stores() {
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+        // SAFETY: takes no pointers.
+        unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
     }
 }

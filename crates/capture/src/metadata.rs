@@ -105,8 +105,8 @@ impl Beginning {
         let runs = sampled(ending.counters);
         json!({
             "bpf_runs": runs,
-            "bpf_ns": ending.counters.run_ns,
-            "bpf_ns_per_run": ending.counters.run_ns as f64 / runs.max(1) as f64,
+            "bpf_ns": run_ns(ending.counters),
+            "bpf_ns_per_run": ns_per_run(ending.counters),
             "interrupt_ns_per_sample": self.interrupt_ns,
             "collector_cpu_ns": ending.collector_cpu_ns,
             "resident_bytes": ending.resident_bytes,
@@ -120,6 +120,16 @@ pub fn sampled(counters: &abi::Counters) -> u64 {
     counters.entries - counters.idle - counters.filtered
 }
 
+/// What a run that took a sample takes: the mean of those that were timed.
+fn ns_per_run(counters: &abi::Counters) -> f64 {
+    counters.timed_ns as f64 / counters.timed_runs.max(1) as f64
+}
+
+/// What all of them took.
+pub fn run_ns(counters: &abi::Counters) -> u64 {
+    (ns_per_run(counters) * sampled(counters) as f64) as u64
+}
+
 fn counters(counters: &abi::Counters) -> Value {
     json!({
         "entries": counters.entries,
@@ -128,7 +138,6 @@ fn counters(counters: &abi::Counters) -> Value {
         "emitted": counters.emitted,
         "combined": counters.combined,
         "lost_ring_full": counters.lost_ring_full,
-        "lost_ring_busy": counters.lost_ring_busy,
         "lost_ring_combined": counters.lost_ring_combined,
         "lost_no_process": counters.lost_no_process,
         "user_truncated": counters.user_truncated,

@@ -3,6 +3,7 @@
 use libbpf_rs::{MapType, ProgramType};
 
 use crate::abi;
+use crate::drain::Rings;
 use crate::options::{EventSpec, Options, Sampling};
 use crate::perf_event::Trigger;
 use crate::programs::Programs;
@@ -45,7 +46,6 @@ pub fn probe() -> Vec<Probe> {
             "bounded loops are used",
         ),
         map("task storage", MapType::TaskStorage),
-        map("ring buffer", MapType::RingBuf),
     ]
 }
 
@@ -100,9 +100,13 @@ fn result(name: &'static str, result: Result<String, String>) -> Probe {
 
 /// The real programs, loaded and attached for a moment.
 fn sampling() -> Probe {
+    const RING_BYTES: usize = 64 << 10;
     let options = options();
-    let trigger = Trigger::settle(&options.events[0], &options, crate::cpus::online()[0]);
-    let tried = Programs::load(&options, vec![trigger], 1 << 20).and_then(|mut programs| programs.attach_missing());
+    let online = crate::cpus::online();
+    let trigger = Trigger::settle(&options.events[0], &options, online[0]);
+    let tried = Rings::new(RING_BYTES, &online)
+        .and_then(|mut rings| Programs::load(&options, vec![trigger], &mut rings))
+        .and_then(|mut programs| programs.attach_missing());
     let say = |events: usize| format!("perf_event and tp_btf programs load and attach, {events} CPUs");
     result("sampling programs", tried.map(say).map_err(|error| error.message))
 }

@@ -13,9 +13,9 @@ use stackhound_core::maps::parse_maps;
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, ThreadId};
 
-use crate::drain::RawSample;
 use crate::files::{FileId, FileStore};
 use crate::procfs::{self, ProcessInfo};
+use crate::raw_sample::RawSample;
 use crate::sideband::{Change, MappedFile, ProcessEvent};
 
 /// Mappings of code that one process may have; beyond it the oldest are kept and the rest is unknown.

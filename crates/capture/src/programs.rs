@@ -13,6 +13,7 @@ use libbpf_rs::{
 
 use crate::abi;
 use crate::cpus;
+use crate::drain::Rings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Sampling};
 use crate::perf_event::{self, Trigger};
@@ -49,12 +50,10 @@ struct Attachment {
 
 impl Programs {
     /// Loads everything; nothing runs yet.
-    pub fn load(options: &Options, triggers: Vec<Trigger>, ring_bytes: usize) -> Result<Self> {
+    pub fn load(options: &Options, triggers: Vec<Trigger>, rings: &mut Rings) -> Result<Self> {
         print_above(options.log_level);
-        let has_cookie = ProgramType::PerfEvent
-            .is_helper_supported(libbpf_sys::BPF_FUNC_get_attach_cookie)
-            .unwrap_or(false);
-        if !has_cookie && triggers.len() > 1 {
+        let has_cookie = triggers.len() > 1;
+        if has_cookie && !kernel_has_cookies() {
             return Err(Error::new(
                 ErrorKind::Kernel,
                 "this kernel can record one event at a time (several need Linux 5.15)",
@@ -62,8 +61,9 @@ impl Programs {
             ));
         }
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
-        let config = configure(options, &triggers, ring_bytes, combine_slots, has_cookie);
-        let oncpu = load_oncpu(&config, ring_bytes, &triggers)?;
+        let config = configure(options, &triggers, rings.ring_bytes(), combine_slots, has_cookie);
+        let mut oncpu = load_oncpu(&config, rings, &triggers)?;
+        rings.install(outer_map(&mut oncpu, "rings"))?;
         let counted = vec![0; triggers.len()];
         let attachments = Vec::new();
         let mut programs = Self {
@@ -222,14 +222,9 @@ impl Programs {
         unsafe { std::mem::transmute(sum) }
     }
 
-    /// The ring of samples.
-    pub fn ring(&mut self) -> MapHandle {
-        MapHandle::try_from(&self.map("samples")).expect("an open map can be duplicated")
-    }
-
     /// The outer map of the combining cache.
     pub fn combining(&mut self) -> MapHandle {
-        MapHandle::try_from(&self.map("combining")).expect("an open map can be duplicated")
+        outer_map(&mut self.oncpu, "combining")
     }
 
     /// Slots of the combining cache a CPU; 0 when there is none.
@@ -275,6 +270,10 @@ fn find_map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
         .maps_mut()
         .find(|map| map.name() == OsStr::new(name))
         .expect("bpf/ declares the map")
+}
+
+fn outer_map(object: &mut Object, name: &str) -> MapHandle {
+    MapHandle::try_from(&find_map(object, name)).expect("an open map can be duplicated")
 }
 
 fn program<'a>(object: &'a mut Object, name: &str) -> ProgramMut<'a> {
@@ -341,19 +340,34 @@ fn own_pid_namespace() -> u64 {
     if inode == INITIAL_PID_NAMESPACE_INODE { 0 } else { inode }
 }
 
+/// Whether a program can be told which event it runs for.
+fn kernel_has_cookies() -> bool {
+    ProgramType::PerfEvent
+        .is_helper_supported(libbpf_sys::BPF_FUNC_get_attach_cookie)
+        .unwrap_or(false)
+}
+
 fn combining_slots() -> Result<usize> {
-    let cpus = libbpf_rs::num_possible_cpus().map_err(|error| bpf_error("the CPUs cannot be counted", &error))?;
-    let each = COMBINING_BYTES / (2 * cpus.max(1) * size_of::<abi::Combined>());
+    let each = COMBINING_BYTES / (2 * possible_cpus()? * size_of::<abi::Combined>());
     Ok(prev_power_of_two(each).clamp(16, MAX_COMBINING_SLOTS))
+}
+
+/// At least 1.
+pub fn possible_cpus() -> Result<usize> {
+    libbpf_rs::num_possible_cpus().map_err(|error| bpf_error("the CPUs cannot be counted", &error))
 }
 
 fn prev_power_of_two(number: usize) -> usize {
     if number == 0 { 0 } else { 1 << number.ilog2() }
 }
 
-fn load_oncpu(config: &abi::Config, ring_bytes: usize, triggers: &[Trigger]) -> Result<Object> {
+fn load_oncpu(config: &abi::Config, rings: &Rings, triggers: &[Trigger]) -> Result<Object> {
     let mut object = open(ONCPU, config)?;
-    resize(&mut object, "samples", ring_bytes as u32)?;
+    let mut outer = open_map(&mut object, "rings");
+    outer
+        .set_max_entries(possible_cpus()? as u32)
+        .and_then(|()| outer.set_inner_map_fd(rings.template().as_fd()))
+        .map_err(|error| bpf_error("a map cannot be sized", &error))?;
     let has_tracepoints = triggers.iter().any(|trigger| trigger.event.tracepoint.is_some());
     let has_others = triggers.iter().any(|trigger| trigger.event.tracepoint.is_none());
     for mut program in object.progs_mut() {
@@ -418,12 +432,6 @@ fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> OpenMapMut<'a> {
             .is_some_and(|found| found == name || (name.starts_with('.') && found.ends_with(name)))
     };
     object.maps_mut().find(is_named).expect("bpf/ declares the map")
-}
-
-fn resize(object: &mut OpenObject, name: &str, entries: u32) -> Result<()> {
-    open_map(object, name)
-        .set_max_entries(entries)
-        .map_err(|error| bpf_error("a map cannot be sized", &error))
 }
 
 fn open_error(trigger: &Trigger, error: &std::io::Error) -> Error {

@@ -16,7 +16,7 @@ use crate::abi;
 use crate::combining::Combining;
 use crate::cost;
 use crate::cpus;
-use crate::drain::{Drain, RawSample};
+use crate::drain::Rings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::FileStore;
 use crate::kernel::KernelSpace;
@@ -26,6 +26,7 @@ use crate::perf_event::Trigger;
 use crate::processes::Processes;
 use crate::procfs;
 use crate::programs::Programs;
+use crate::raw_sample::RawSample;
 use crate::sideband::{ProcessEvent, Sideband};
 use crate::sigbus::Guard;
 use crate::sources::SymbolSources;
@@ -234,7 +235,7 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 struct Recording {
     options: Options,
     programs: Programs,
-    drain: Drain,
+    rings: Rings,
     combining: Option<Combining>,
     sideband: Sideband,
     beginning: Beginning,
@@ -267,11 +268,10 @@ impl Recording {
         let online = cpus::online();
         let settle = |event| Trigger::settle(event, &options, online[0]);
         let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
-        let ring_bytes = ring_bytes(&options, online.len());
-        let mut programs = Programs::load(&options, triggers.clone(), ring_bytes)?;
+        let mut rings = Rings::new(ring_bytes(&options), &online)?;
+        let mut programs = Programs::load(&options, triggers.clone(), &mut rings)?;
         let sideband =
             Sideband::open(&online).map_err(|error| Error::system("processes cannot be followed", &error))?;
-        let drain = Drain::new(&programs.ring())?;
         let slots = programs.combine_slots();
         let combining = (slots > 0)
             .then(|| Combining::new(programs.combining(), slots))
@@ -291,7 +291,7 @@ impl Recording {
         Ok(Self {
             options,
             programs,
-            drain,
+            rings,
             combining,
             sideband,
             beginning,
@@ -331,13 +331,13 @@ impl Recording {
     /// after this began waits for the next turn, whose samples may be older.
     fn drain(&mut self) {
         let began_ns = cost::boottime_ns();
-        self.drain.consume();
+        self.rings.look();
         self.sideband.consume(&mut self.pending);
         self.pending.sort_by_key(|event| event.time_ns);
         let due = self.pending.partition_point(|event| event.time_ns < began_ns);
         let mut events = self.pending.drain(..due).peekable();
         let intake = &mut self.intake;
-        self.drain.for_each(|sample| {
+        self.rings.take(|sample| {
             while let Some(event) = events.next_if(|event| event.time_ns <= sample.header.boottime_ns) {
                 intake.apply(event);
             }
@@ -357,7 +357,9 @@ impl Recording {
         self.intake.processes.forget_ended(cost::boottime_ns());
         let gone = self.programs.detach_lost_cpus();
         self.sideband.drop_cpus(&gone);
-        let follow = self.sideband.follow(&cpus::online());
+        let online = cpus::online();
+        self.rings.add_missing(&online)?;
+        let follow = self.sideband.follow(&online);
         follow.map_err(|error| Error::system("processes cannot be followed on a new CPU", &error))?;
         self.programs.attach_missing()?;
         self.flush()
@@ -401,7 +403,7 @@ impl Recording {
             samples: self.intake.stored,
             lost: lost(&counters),
             entries: counters.entries,
-            bpf_ns: counters.run_ns,
+            bpf_ns: crate::metadata::run_ns(&counters),
             bpf_runs: crate::metadata::sampled(&counters),
             collector_cpu_ns: self.beginning.collector_cpu_ns(),
             resident_bytes: cost::resident_bytes(),
@@ -426,7 +428,6 @@ impl Recording {
     }
 
     fn finish(&mut self, lines: bool) -> Result<Finished> {
-        let end_boottime_ns = cost::boottime_ns();
         let Status {
             collector_cpu_ns,
             resident_bytes,
@@ -435,7 +436,7 @@ impl Recording {
         let counters = self.programs.counters();
         let unseen = self.programs.unseen_entries(&counters);
         self.programs.detach();
-        self.pending.shrink_to_fit();
+        let end_boottime_ns = cost::boottime_ns();
         self.drain();
         self.flush()?;
         self.drain(); // what waited in `pending`, so that the last exits are noted
@@ -470,12 +471,6 @@ impl Recording {
             counters.lost_ring_full,
             false,
             "samples that found no room in the ring",
-        );
-        profile.loss(
-            "ring busy",
-            counters.lost_ring_busy,
-            false,
-            "samples that interrupted another user of the ring",
         );
         let meaning = "combined samples that found no room in the ring";
         profile.loss("combined, ring full", counters.lost_ring_combined, false, meaning);
@@ -635,16 +630,16 @@ fn value_of(trigger: &Trigger, period: u64) -> u64 {
 }
 
 fn lost(counters: &abi::Counters) -> u64 {
-    counters.lost_ring_full + counters.lost_ring_busy + counters.lost_ring_combined + counters.lost_no_process
+    counters.lost_ring_full + counters.lost_ring_combined + counters.lost_no_process
 }
 
-/// A second's worth of records of 512 bytes, 1 to 32 MiB.
-fn ring_bytes(options: &Options, cpus: usize) -> usize {
+/// Of each CPU: a second's worth of records of 512 bytes, 128 KiB to 2 MiB. Linux 5.10 takes no value of 4 MiB or more.
+fn ring_bytes(options: &Options) -> usize {
     const RECORD_BYTES: u64 = 512;
     const PAGE_BYTES: usize = 4096;
     let wanted = match options.ring_bytes {
         Some(bytes) => bytes.max(PAGE_BYTES),
-        None => (options.fastest_hz() * cpus as u64 * RECORD_BYTES).clamp(1 << 20, 32 << 20) as usize,
+        None => (options.fastest_hz() * RECORD_BYTES).clamp(128 << 10, 2 << 20) as usize,
     };
     wanted.next_power_of_two().min(1 << 30)
 }

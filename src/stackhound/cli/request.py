@@ -72,7 +72,7 @@ _HOW: Final = (
         type=parse_size,
         default="0",
         metavar="SIZE",
-        help="Of the buffer between kernel and stackhound, for example 4M.",
+        help="Of each CPU's ring of samples, for example 4M.",
     ),
     flag("--as-root", help="Under sudo, run COMMAND as root instead of as you."),
 )

@@ -222,7 +222,6 @@ PROBE_REMEDIES: Final = {
     "bpf_task_pt_regs": "boot Linux 5.15 or newer",
     "bpf_loop": "boot Linux 5.17 or newer",
     "task storage": "boot Linux 5.11 or newer",
-    "ring buffer": "boot Linux 5.8 or newer",
 }
 
 

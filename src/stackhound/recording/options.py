@@ -13,7 +13,7 @@ from stackhound.recording.events import TRACEPOINT, EventSource, find_event
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
 MAX_PERIOD: Final = 2**63 - 1  # perf_event_open refuses a period with its highest bit set
 MIN_RING_BYTES: Final = 4096  # one page
-MAX_RING_BYTES: Final = 2**30  # the kernel maps the data twice; 1 GiB holds minutes of 9,999 Hz
+MAX_RING_BYTES: Final = 2**30  # holds minutes of 9,999 Hz
 
 MAX_SAMPLE_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 
@@ -37,7 +37,7 @@ class RecordOptions:
         include_self: show the collector, too.
         aggregate: count equal stacks in the kernel, for high rates and long recordings.
         lines: look up source lines and inlined functions, not only names.
-        ring_bytes: size of the buffer between kernel and collector, a power of two; 0 lets the core choose.
+        ring_bytes: size of each CPU's ring of samples, a power of two; 0 lets the core choose.
         raw_addresses: keep the addresses behind each sample (``stream``).
         drain_interval_ms: how often the collector looks into the buffer; 0 lets the core choose.
         debug_dirs: where separate debug files are, besides /usr/lib/debug.
