@@ -11,6 +11,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::demangle::{demangle, is_mangled, shorten};
 use super::functions::Function;
+use super::raw_names::{RawFunction, functions_at};
 use super::symbols::{Frame, Symbols};
 
 /// Addresses to resolve at a time: half a megabyte of results.
@@ -136,6 +137,33 @@ impl<'a> Lookup<'a> {
                 column,
             });
         }
+    }
+
+    /// Read what blazesym refused for its name, if it refused any.
+    pub(super) fn read_raw_names(&mut self, path: &Path) {
+        let is_damaged = |asked: &mut (u32, &str)| asked.1 == DAMAGED;
+        let damaged: Vec<_> = self.pending.extract_if(.., is_damaged).collect();
+        if damaged.is_empty() {
+            return;
+        }
+        let functions = functions_at(path, &self.translate(&damaged));
+        for (asked, function) in damaged.into_iter().zip(functions) {
+            match function {
+                Some(function) => self.add_raw(asked.0, &function),
+                None => self.pending.push(asked),
+            }
+        }
+    }
+
+    fn add_raw(&mut self, address: u32, function: &RawFunction) {
+        let described = Described {
+            name: &function.name,
+            address: function.start,
+            size: function.size,
+            ..Described::default()
+        };
+        let function = self.known.intern(&mut self.symbols.functions, &described);
+        self.symbols.frames.push(Frame::plain(address, function));
     }
 
     /// What was found, and for the rest why not.
@@ -301,5 +329,9 @@ fn failure(kind: ErrorKind) -> &'static str {
 
 /// Of the reasons of two sources, the one that says more.
 fn telling(before: &'static str, now: &'static str) -> &'static str {
-    if now == NO_SYMBOL_TABLE { before } else { now }
+    if now == NO_SYMBOL_TABLE || before == DAMAGED {
+        before
+    } else {
+        now
+    }
 }

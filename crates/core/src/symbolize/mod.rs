@@ -8,6 +8,7 @@ mod demangle;
 mod functions;
 mod lookup;
 mod pool;
+mod raw_names;
 mod resolver;
 mod sections;
 mod symbols;
@@ -356,6 +357,32 @@ mod tests {
                 .value(0)
                 .starts_with("_")
         );
+    }
+
+    /// A name that is no UTF-8 has U+FFFD where it is none, and its neighbours have theirs.
+    #[test]
+    fn a_name_that_is_no_utf8_is_shown_as_far_as_it_is() {
+        let mut program = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let places: Vec<_> = (0..program.len())
+            .filter(|&at| program[at..].starts_with(b"9outermost"))
+            .collect();
+        for at in places {
+            program[at + 6] = 0xff;
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), program).unwrap();
+        let addresses = [outermost as *const () as u64, object_addr as *const () as u64].map(|at| object_addr(at).0);
+        // Debug information may have a short name beside the damaged one.
+        for (lines, expected) in [(false, "9outer\u{fffd}ost"), (true, "outer")] {
+            let source = Source::Elf {
+                path: file.path().to_owned(),
+                origin: None,
+            };
+            let names = names(&symbolized(ObjectKind::Elf, &addresses, source, lines));
+            let name = names[0].0.last().expect("a name, though it is damaged");
+            assert!(name.contains(expected), "{name}");
+            assert!(names[1].0.last().unwrap().ends_with("object_addr"));
+        }
     }
 
     /// What has no name says why.

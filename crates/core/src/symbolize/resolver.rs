@@ -90,6 +90,9 @@ impl Resolver {
         for elf in attempts(&located, lines) {
             lookup.run(&self.files, &elf.into());
         }
+        for path in located.debug.iter().chain([&located.main]) {
+            lookup.read_raw_names(path);
+        }
         lookup.finish()
     }
 

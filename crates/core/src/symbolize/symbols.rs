@@ -95,7 +95,8 @@ impl Symbols {
 }
 
 impl Frame {
-    fn plain(address: u32, function: u32) -> Self {
+    /// A function, and no more is known.
+    pub(super) fn plain(address: u32, function: u32) -> Self {
         Self {
             address,
             depth: 0,
