@@ -21,6 +21,7 @@ from fixtures.profiles import build_profile
 from fixtures.strategies import repeatable
 from stackhound import _native
 from stackhound.errors import DamagedProfile, NewerProfile, NotAProfile, ProfileError
+from stackhound.formats import FORMATS
 from stackhound.profile import hound, load
 from stackhound.profile.columns import with_columns
 from stackhound.profile.paths import make_stacks
@@ -175,10 +176,26 @@ def test_a_file_of_a_later_version_says_what_to_do():
 
 
 def test_metadata_with_other_types_than_ours_does_no_harm():
-    odd = {"format_version": 1, "clock": 3, "cost": [], "counters": "x", "notes": {"a": 1}, "transforms": "x"}
-    profile = read(pack({**members(), "meta.json": json.dumps(odd)}))
+    odd = {"clock": 3, "cost": [], "counters": "x", "notes": {"a": 1}, "transforms": "x", "host": 3, "tool": [],
+           "created_unix_ns": "now"}  # fmt: skip
+    use_everywhere(read(pack({**members(), "meta.json": json.dumps(odd | {"format_version": 1})})))
+
+
+@pytest.mark.parametrize("number", [-1, 2**61, 2**64, 10**400, float("inf"), float("nan"), "1", None])
+def test_metadata_with_numbers_out_of_range_does_no_harm(number):
+    clock = ("start_boottime_ns", "end_boottime_ns", "boot_to_unix_ns_start")
+    cost = ("bpf_ns_per_run", "interrupt_ns_per_sample", "collector_cpu_ns", "elapsed_ns", "resident_bytes")
+    odd = {"clock": dict.fromkeys(clock, number), "cost": dict.fromkeys(cost, number), "created_unix_ns": number}
+    use_everywhere(read(pack({**members(), "meta.json": json.dumps(odd | {"format_version": 1})})))
+
+
+def use_everywhere(profile):
+    """All that follows ids, and all that shows metadata."""
     use(profile)
     profile._repr_html_()
+    for known in FORMATS:
+        if not known.directory:
+            known.write(profile, io.BytesIO())
 
 
 def test_compressed_members_are_refused():

@@ -205,7 +205,7 @@ def test_the_header_says_what_was_recorded_where_and_at_what_cost(open_page):
         "Total": "2.00 s",
         "Event": "cpu (nanoseconds), by cpu-clock at 99 Hz",
         "Lost": "12 ring-full, ~3 nested",
-        "Cost": "4.10 µs a sample + 4.00 µs interrupt (calibrated), collector 0.20% of a CPU, 41 MB",
+        "Cost": "4.1 µs each + 4.0 µs interrupt (calibrated), collector 0.2% of a CPU, 41 MB",
         "System": "Linux 6.18.5, x86_64, 2 CPUs",
         "Recorded": "2025-11-21 09:43 UTC",
     }

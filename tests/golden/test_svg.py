@@ -157,7 +157,7 @@ def test_the_lines_above_say_what_was_recorded_and_what_the_colours_mean():
 def test_counted_events_are_shown_in_counts():
     root = ET.fromstring(write(two_events(), "page-faults"))
     shown = ["".join(one.itertext()) for one in root.iter()]
-    assert any("Total 3Event page-faults (count), one sample each" in text for text in shown)
+    assert any("Total 3Event page-faults (count), by page-faults each time" in text for text in shown)
     assert any("total 3 (100.0%)\nself 3 (100.0%)" in text for text in shown)
 
 

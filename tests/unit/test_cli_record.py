@@ -464,7 +464,7 @@ def test_losses_are_told_by_cause_and_estimates_apart(session, capsys):
     losses = [("ring-full", 12, False, ""), ("ring-busy", 0, False, ""), ("throttled", 40, True, "")]
     session.profile = build_profile([ROW], losses=losses)
     assert main(["record", "-d", "10ms"]) == 0
-    assert "1 sample · 12 lost (ring-full 12) · estimated: throttled about 40 · " in capsys.readouterr().err
+    assert "1 sample · 12 lost (12 ring-full) · estimated: ~40 throttled · " in capsys.readouterr().err
 
 
 def test_a_hostile_name_reaches_no_terminal(session, capsys):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackhound.profile.escape import printable
+from stackhound.profile.facts import cost_and_loss, describe_event
 from stackhound.profile.units import format_value
-from stackhound.recording.summary import cost_and_loss, describe_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ def describe_outcome(profile: Profile, target: Target, event: str | None, column
     """The lines, safe for a terminal. Those of the table are cut after ``columns``, where they are given."""
     for one in profile.events:
         if event in (None, one.name):
-            yield printable(describe_event(profile, one))
+            yield describe_event(profile, one)
             top = profile.top(TOP_FUNCTIONS, one.name)
             yield from (
                 (line[:columns] for line in str(top).splitlines())

@@ -134,7 +134,7 @@ def _root(keys: tuple[str, ...]) -> Root:
 
 
 def _head(profile: Profile, event: Event) -> list[str]:
-    from stackhound.recording.summary import cost_and_loss, describe_event
+    from stackhound.profile.facts import cost_and_loss, describe_event
 
     return [describe_event(profile, event), cost_and_loss(profile), ""]
 

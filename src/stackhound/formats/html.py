@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from stackhound.formats.facts import facts, title
 from stackhound.formats.palette import FILLS, INK, MATCH, NARROW, shades
 from stackhound.formats.picture import Faces, Picture, lay_out
+from stackhound.profile.facts import facts, title
 from stackhound.profile.units import SIZES, TIMES
 
 if TYPE_CHECKING:

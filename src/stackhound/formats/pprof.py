@@ -15,7 +15,7 @@ import gzip
 from typing import TYPE_CHECKING, BinaryIO
 
 from stackhound import _native
-from stackhound.formats.facts import facts, title
+from stackhound.profile.facts import facts, title
 from stackhound.profile.metadata import read_int
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import numpy as np
 
 from stackhound.formats.escape import as_json
 from stackhound.formats.weights import join_paths, location_texts, weigh_stacks
+from stackhound.profile.metadata import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,9 +56,9 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
 
 
 def _head(profile: Profile) -> dict[str, str]:
-    tool, host = profile.metadata.get("tool", {}), profile.metadata.get("host", {})
-    exporter = f"{tool.get('name', 'stackhound')} {tool.get('version', '')}".strip()
-    return {"$schema": SCHEMA, "exporter": exporter, "name": host.get("name", exporter)}
+    metadata = profile.metadata
+    exporter = f"{read_text(metadata, 'tool', 'name') or 'stackhound'} {read_text(metadata, 'tool', 'version')}".strip()
+    return {"$schema": SCHEMA, "exporter": exporter, "name": read_text(metadata, "host", "name") or exporter}
 
 
 def _location_texts(profile: Profile, ids: dict[tuple[str, str], int]) -> list[str]:

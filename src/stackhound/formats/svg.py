@@ -22,11 +22,11 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from stackhound.formats.facts import facts, percent, title
 from stackhound.formats.palette import FILLS, INK, PAPER, QUIET, shades
 from stackhound.formats.picture import Faces, Picture, lay_out
 from stackhound.profile.escape import printable
-from stackhound.profile.units import format_value
+from stackhound.profile.facts import facts, title
+from stackhound.profile.units import format_share, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +157,7 @@ def _looks(faces: Faces) -> list[tuple[str, str, str]]:
 
 
 def _share(value: int, whole: int, unit: str) -> str:
-    return f"{escape(format_value(value, unit))} ({percent(value, whole)})"
+    return f"{escape(format_value(value, unit))} ({format_share(value, whole)})"
 
 
 def _legend(picture: Picture) -> str:
@@ -165,7 +165,7 @@ def _legend(picture: Picture) -> str:
     fill_of_node = np.array(picture.faces.fill)[picture.face]
     sums = np.bincount(fill_of_node, picture.self_value, len(FILLS)).tolist()
     entries = [
-        f'fill="{fill.light}">■</tspan> {fill.label} {percent(own, sum(sums))}'
+        f'fill="{fill.light}">■</tspan> {fill.label} {format_share(own, sum(sums))}'
         for fill, own in zip(FILLS.values(), sums, strict=True)
         if own
     ]
@@ -197,5 +197,5 @@ def _left_out(picture: Picture, grid: _Grid) -> str:
         return f"All {len(grid.nodes):,} frames are drawn"
     return (
         f"{count:,} frames narrower than {DRAWN} px are left out: {format_value(value, picture.event.unit)}, "
-        f"{percent(value, int(total[0]))} of the total, which the frames above them include"
+        f"{format_share(value, int(total[0]))} of the total, which the frames above them include"
     )

@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO
 
 from stackhound.formats import escape
-from stackhound.formats.facts import facts, title
 from stackhound.formats.weights import join_paths, location_texts, sum_by_text, weigh_stacks
+from stackhound.profile.facts import facts, title
 from stackhound.profile.units import format_value
 
 if TYPE_CHECKING:

@@ -78,8 +78,28 @@ class Metadata(TypedDict, total=False):
     merged: list[Metadata]  # the metadata of the profiles that this one was merged from
 
 
+#: Numbers from a damaged file must not make sums overflow: 2⁶² ns are 146 years.
+MAX_NUMBER = 2**62
+
+
 def read_int(metadata: Mapping[str, Any], section: str, key: str) -> int | None:
-    """``metadata[section][key]`` where it is a whole number; None where anything else, or nothing, is there."""
+    """``metadata[section][key]`` where it is a natural number; None where anything else, or nothing, is there."""
+    value = _read(metadata, section, key)
+    return value if isinstance(value, int) and 0 <= value < MAX_NUMBER else None
+
+
+def read_amount(metadata: Mapping[str, Any], section: str, key: str) -> float:
+    """``metadata[section][key]`` where it is a number that is not negative; 0 where anything else, or nothing, is."""
+    value = _read(metadata, section, key)
+    return value if isinstance(value, (int, float)) and 0 <= value < MAX_NUMBER else 0
+
+
+def read_text(metadata: Mapping[str, Any], section: str, key: str) -> str:
+    """``metadata[section][key]`` where it is text; empty where anything else, or nothing, is there."""
+    value = _read(metadata, section, key)
+    return value if isinstance(value, str) else ""
+
+
+def _read(metadata: Mapping[str, Any], section: str, key: str) -> object:
     found = metadata.get(section)
-    value = found.get(key) if isinstance(found, Mapping) else None
-    return value if isinstance(value, int) else None
+    return found.get(key) if isinstance(found, Mapping) else None

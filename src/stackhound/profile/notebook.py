@@ -6,6 +6,7 @@ import html
 from typing import TYPE_CHECKING
 
 from stackhound.profile.escape import printable
+from stackhound.profile.facts import cost_and_loss, describe_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,11 +18,9 @@ TOP_ROWS = 10
 
 def profile_html(profile: Profile) -> str:
     """A line about the profile, and its top functions by event."""
-    lost = sum(loss.count for loss in profile.losses)
-    facts = f"{profile.table('samples').num_rows:,} samples in {profile.duration_ns / 1e9:.1f} s, {lost:,} lost"
-    parts = [f"<p><b>stackhound</b>: {facts}</p>"]
+    parts = [f"<p><b>stackhound</b>: {_escape(cost_and_loss(profile))}</p>"]
     for event in profile.events:
-        parts.append(f"<p>{_escape(event.name)} ({_escape(event.unit)})</p>")
+        parts.append(f"<p>{_escape(describe_event(profile, event))}</p>")
         parts.append(profile.top(TOP_ROWS, event.name)._repr_html_())
     return "".join(parts)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stackhound import _native
 from stackhound.errors import RecordingError
-from stackhound.recording.native_errors import native_errors
+from stackhound.profile.native_errors import native_errors
 from stackhound.recording.options import RecordOptions
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from stackhound.profile import Profile
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(NamedTuple):
     """How a recording goes, since its start. The names are those of `_native.Session.status`."""
 
     samples: int

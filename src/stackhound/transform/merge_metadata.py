@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 #: Recordings of one boot differ in their offset to Unix time only by what was corrected in between.
 SAME_BOOT_NS = 1_000_000_000
-#: A clock from a damaged file must not make times overflow: 146 years.
-MAX_OFFSET_NS = 2**62
 #: Of ``cost``: what adds up.
 SUMS = ("bpf_runs", "bpf_ns", "collector_cpu_ns", "elapsed_ns")
 
@@ -46,8 +44,7 @@ def merge_metadata(profiles: Sequence[Profile], shifts_ns: Sequence[int]) -> dic
 
 
 def _boot_offset_ns(profile: Profile) -> int | None:
-    offset = read_int(profile.metadata, "clock", "boot_to_unix_ns_start")
-    return offset if offset is not None and 0 <= offset < MAX_OFFSET_NS else None
+    return read_int(profile.metadata, "clock", "boot_to_unix_ns_start")
 
 
 def _add_up(said: Sequence[dict[str, Any]], section: str) -> dict[str, int]:

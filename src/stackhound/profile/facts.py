@@ -1,0 +1,102 @@
+"""What a profile says of its recording: what was sampled where and how, what that cost and what it lost.
+
+Everything is safe to print: names come from the recorded machine.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from stackhound.profile.escape import printable
+from stackhound.profile.metadata import MAX_NUMBER, read_amount, read_int, read_text
+from stackhound.profile.units import format_collector_cost, format_sample_cost, format_samples, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stackhound.profile.metadata import Metadata
+    from stackhound.profile.profile import Profile
+    from stackhound.profile.rows import Event, Loss
+
+
+def title(profile: Profile, event: Event) -> str:
+    """What was sampled, and where: ``cpu on web-1``."""
+    host = read_text(profile.metadata, "host", "name")
+    return printable(f"{event.name} on {host}" if host else event.name)
+
+
+def facts(profile: Profile, event: Event) -> list[tuple[str, str]]:
+    """(label, text) of everything that is known; what is not known is left out."""
+    metadata = profile.metadata
+    samples = profile.samples_of(event)
+    known = [
+        ("Duration", format_value(profile.duration_ns, "nanoseconds")),
+        ("Samples", f"{int(samples.count.sum()):,}"),
+        ("Total", format_value(int(samples.value.sum()), event.unit)),
+        ("Event", f"{event.name} ({event.unit}), by {event.trigger} {_rate(event)}"),
+        ("Lost", _causes(profile.losses) or "0"),
+        ("Cost", ", ".join(_costs(metadata))),
+        ("System", _system(metadata)),
+        ("Recorded", _recorded(metadata)),
+    ]
+    return [(label, printable(text)) for label, text in known if text]
+
+
+def describe_event(profile: Profile, event: Event) -> str:
+    """What was sampled, by which trigger, how much: ``cpu by cpu-clock at 99 Hz: 2,970 samples, 30.0 s``."""
+    samples = profile.samples_of(event)
+    trigger = f" by {event.trigger}" if event.trigger != event.name else ""
+    amount = f"{format_samples(int(samples.count.sum()))}, {format_value(int(samples.value.sum()), event.unit)}"
+    return printable(f"{event.name}{trigger} {_rate(event)}: {amount}")
+
+
+def cost_and_loss(profile: Profile) -> str:
+    """The line that every recording ends with.
+
+    ``2,970 samples · 0 lost · 4.1 µs each + 4.0 µs interrupt (calibrated) · collector 0.2% of a CPU, 41 MB``
+    """
+    counted = [loss for loss in profile.losses if not loss.estimated]
+    causes, guesses = _causes(counted), _causes(loss for loss in profile.losses if loss.estimated)
+    parts = [
+        format_samples(int(profile.numbers("samples", "count").sum())),
+        f"{sum(loss.count for loss in counted):,} lost{f' ({causes})' if causes else ''}",
+        f"estimated: {guesses}" if guesses else "",
+        *_costs(profile.metadata),
+    ]
+    return printable(" · ".join(part for part in parts if part))
+
+
+def _rate(event: Event) -> str:
+    if event.mode == "frequency":
+        return f"at {event.rate:,} Hz"
+    return "each time" if event.rate == 1 else f"every {format_value(event.rate, event.unit)}"
+
+
+def _causes(losses: Iterable[Loss]) -> str:
+    """Every cause that took something, as in ``12 ring-full, ~3 nested``: ``~`` marks an estimate."""
+    return ", ".join(f"{'~' * loss.estimated}{loss.count:,} {loss.cause}" for loss in losses if loss.count)
+
+
+def _costs(metadata: Metadata) -> list[str]:
+    run_ns, interrupt_ns, cpu_ns, elapsed_ns, resident_bytes = (
+        read_amount(metadata, "cost", key)
+        for key in ("bpf_ns_per_run", "interrupt_ns_per_sample", "collector_cpu_ns", "elapsed_ns", "resident_bytes")
+    )
+    sample = [format_sample_cost(run_ns, interrupt_ns)] if run_ns else []
+    return sample + ([format_collector_cost(cpu_ns, elapsed_ns, resident_bytes)] if elapsed_ns else [])
+
+
+def _system(metadata: Metadata) -> str:
+    kernel, cpus = read_text(metadata, "host", "kernel"), read_int(metadata, "host", "cpus_online")
+    architecture = read_text(metadata, "host", "architecture")
+    known = (f"Linux {kernel}" if kernel else "", architecture, f"{cpus} CPUs" if cpus else "")
+    return ", ".join(part for part in known if part)
+
+
+def _recorded(metadata: Metadata) -> str:
+    """In UTC, so that the same profile makes the same picture everywhere."""
+    created_ns = metadata.get("created_unix_ns")
+    if not isinstance(created_ns, int) or not 0 < created_ns < MAX_NUMBER:
+        return ""
+    return datetime.fromtimestamp(created_ns // 10**9, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
