@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 STDOUT: Final = "-"
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Where a profile goes, and in which format. ``path`` is None for stdout."""
 
     path: Path | None

@@ -20,9 +20,9 @@ DEFAULT_PATH: Final = "stackhound.hound"
 MAX_PID: Final = 2**22  # the kernel's PID_MAX_LIMIT
 MAX_DURATION_S: Final = 30 * 24 * 3600  # a recording is held in memory until it ends
 
-_DURATION: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ms|s|m|h|)")
+_DURATION: Final = r"(\d+\.?\d*|\.\d+)(ms|s|m|h|)"
 _SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "h": 3600.0}
-_SIZE: Final = re.compile(r"(\d+)([KMG]?)(i?B)?", re.IGNORECASE)
+_SIZE: Final = r"(?i)(\d+)([KMG]?)(i?B)?"
 _BYTES: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -46,7 +46,7 @@ def parse_numbers(value: str) -> tuple[int, ...]:
 
 def parse_duration(value: str) -> float:
     """Read ``10``, ``2.5s``, ``300ms``, ``5m``, ``1h``: seconds."""
-    found = _DURATION.fullmatch(value)
+    found = re.fullmatch(_DURATION, value)
     seconds = float(found[1]) * _SECONDS[found[2]] if found else math.nan
     if not seconds > 0:
         raise UsageError(f"{value!r} is not a duration", "use for example -d 10, -d 2.5s, -d 300ms, -d 5m, -d 1h")
@@ -57,7 +57,7 @@ def parse_duration(value: str) -> float:
 
 def parse_size(value: str) -> int:
     """Read ``65536``, ``512K``, ``4M``: bytes."""
-    found = _SIZE.fullmatch(value)
+    found = re.fullmatch(_SIZE, value)
     if not found:
         raise UsageError(f"{value!r} is not a size", "use bytes, or for example 512K, 4M")
     return int(found[1]) * _BYTES[found[2].upper()]

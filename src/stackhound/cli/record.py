@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import threading
 from contextlib import closing
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,14 +15,15 @@ from stackhound.cli.output import write_recording
 from stackhound.cli.request import Request, record_options
 from stackhound.cli.signals import Signals, held_signals
 from stackhound.cli.verbosity import verbose_option, verbosity_of
-from stackhound.cli.watch import wait_for_command, wait_for_end
+from stackhound.cli.watch import stderr_columns, wait_for_command, wait_for_end
 from stackhound.errors import CommandNotRun, StackhoundError
 from stackhound.recording.invoker import Invoker, find_invoker
-from stackhound.recording.launch import Command
 from stackhound.recording.recorder import Recorder
 
 if TYPE_CHECKING:
+    from stackhound.cli.output import Target
     from stackhound.profile import Profile
+    from stackhound.recording.launch import Command
 
 #: The status when COMMAND could run and the recording could not, as of `timeout` and `env`.
 RECORDING_FAILED: Final = 125
@@ -71,6 +72,8 @@ def run_record(request: Request) -> int:
         with held_signals() as signals:
             _record(request, signals, None, invoker)
         return 0
+    from stackhound.recording.launch import Command
+
     user = None if request.as_root else invoker
     with Command(request.command, user, stdout_to_stderr=request.target.path is None) as command:
         return _record_command(request, command, invoker)
@@ -95,7 +98,8 @@ def _aim_at(request: Request, command: Command) -> Request:
     """As perf has it: with -a or -p, COMMAND only says how long."""
     if request.whole_system or request.options.pids:
         return request
-    return replace(request, options=replace(request.options, pids=(command.pid,), held_pids=(command.pid,)))
+    options = replace(request.options, pids=(command.pid,), held_pids=(command.pid,))
+    return request._replace(options=options)
 
 
 def _record(request: Request, signals: Signals, command: Command | None, invoker: Invoker | None) -> None:
@@ -104,15 +108,25 @@ def _record(request: Request, signals: Signals, command: Command | None, invoker
         if command is not None:
             command.release()
         wait_for_end(recorder, signals, request.duration_s, command)
-        profile = recorder.stop()
+        profile = _stop(recorder, request.target)
     write_recording(profile, request.target, request.event, invoker)
     _tell(profile, request)
+
+
+def _stop(recorder: Recorder, target: Target) -> Profile:
+    """End it. While the core looks up names, a thread imports what comes next."""
+    modules = (f"stackhound.formats.{target.format.name}", "stackhound.cli.outcome", "stackhound.profile.top")
+    imports = threading.Thread(target=lambda: [import_module(module) for module in modules])
+    imports.start()
+    try:
+        return recorder.stop()
+    finally:
+        imports.join()
 
 
 def _tell(profile: Profile, request: Request) -> None:
     """What people want to know first, on stderr: stdout is COMMAND's, or the profile's."""
     from stackhound.cli.outcome import describe_outcome
 
-    columns = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
-    for line in describe_outcome(profile, request.target, request.event, columns):
+    for line in describe_outcome(profile, request.target, request.event, stderr_columns()):
         click.echo(line, err=True)

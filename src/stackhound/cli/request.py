@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -111,8 +110,7 @@ def record_options(command: Decorated) -> Decorated:
     return command
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One call of ``record``."""
 
     options: RecordOptions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -19,11 +18,11 @@ VARIABLE: Final = "STACKHOUND_LOG"
 Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
 
 
-@dataclass
 class Verbosity:
     """The level asked for: 0 errors, 1 warnings, 2 info, 3 debug, 4 trace. From 1 on, an error has its traceback."""
 
-    level: int = 0
+    def __init__(self) -> None:
+        self.level = 0
 
     def read_environment(self) -> None:
         """Take the level from STACKHOUND_LOG, where it is set.

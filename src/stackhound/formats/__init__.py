@@ -7,10 +7,9 @@ suffixes so that a format is loaded only when it is used; a test compares the tw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from stackhound.errors import UsageError
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Format", "by_name", "by_path"]
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """One way to write a profile.
 
     Attributes:

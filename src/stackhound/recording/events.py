@@ -14,12 +14,9 @@ Source of the numbers: include/uapi/linux/perf_event.h, which is ABI.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stackhound.errors import UsageError
-from stackhound.recording.near import near_matches
-from stackhound.recording.tracepoints import TRACEPOINT_NAME, check_tracepoint
 
 # perf_type_id; CPU_TIME is ours: the core picks cycles or cpu-clock.
 CPU_TIME: Final = -1
@@ -39,8 +36,7 @@ KINDS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class EventSource:
+class EventSource(NamedTuple):
     """What perf_event_open is asked for, and the unit of its count."""
 
     name: str
@@ -129,8 +125,10 @@ ALIASES: Final = {
     "migrations": "cpu-migrations",
 }
 
-_RAW_NAME: Final = re.compile(r"r([0-9a-fA-F]{1,16})")
-_MODIFIED_NAME: Final = re.compile(r"(.+):([uk]{1,2})")
+# Compiled where they are used: a recording of cpu waits for none of them.
+_RAW_NAME: Final = r"r([0-9a-fA-F]{1,16})"
+_MODIFIED_NAME: Final = r"(.+):([uk]{1,2})"
+_TRACEPOINT_NAME: Final = r"[A-Za-z0-9_-]+:[A-Za-z0-9_-]+"
 
 
 def _cache_sources() -> list[EventSource]:
@@ -165,12 +163,11 @@ def find_event(name: str) -> EventSource:
         UsageError: nothing is called that; the remedy names what comes near.
         EventUnavailable: a tracepoint, and tracefs cannot be read.
     """
-    modified = _MODIFIED_NAME.fullmatch(name)
+    modified = re.fullmatch(_MODIFIED_NAME, name)
     source = _find_plain(modified[1] if modified else name)
     if modified is None:
         return source
-    return replace(
-        source,
+    return source._replace(
         name=f"{source.name}:{modified[2]}",
         exclude_kernel="k" not in modified[2],
         exclude_user="u" not in modified[2],
@@ -181,9 +178,13 @@ def _find_plain(name: str) -> EventSource:
     named = NAMED.get(ALIASES.get(name, name))
     if named is not None:
         return named
-    if raw := _RAW_NAME.fullmatch(name):
+    if raw := re.fullmatch(_RAW_NAME, name):
         return EventSource(name, RAW, int(raw[1], 16))
-    if TRACEPOINT_NAME.fullmatch(name):
+    if re.fullmatch(_TRACEPOINT_NAME, name):
+        from stackhound.recording.tracepoints import check_tracepoint
+
         check_tracepoint(name)
         return EventSource(name, TRACEPOINT, 0, tracepoint=name)
+    from stackhound.recording.near import near_matches
+
     raise UsageError(f"there is no event {name!r}", near_matches(name, (*NAMED, *ALIASES)))

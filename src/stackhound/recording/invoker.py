@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 SUDO_VARIABLES: Final = ("SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER", "SUDO_HOME")
 
 
-@dataclass(frozen=True)
-class Invoker:
+class Invoker(NamedTuple):
     """Who typed ``sudo stackhound``. ``name`` is empty when the user database does not know them."""
 
     uid: int

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
-from stackhound.recording.cgroups import find_cgroup
 from stackhound.recording.events import TRACEPOINT, EventSource, find_event
 
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
@@ -86,7 +85,7 @@ class RecordOptions:
             "held_pids": list(self.held_pids),
             "inherit": self.inherit,
             "comm": self.comm,
-            "cgroup": str(find_cgroup(self.cgroup)) if self.cgroup else "",
+            "cgroup": self._cgroup_directory(),
             "user_only": self.user_only,
             "kernel_only": self.kernel_only,
             "include_self": self.include_self,
@@ -123,6 +122,13 @@ class RecordOptions:
         if source.type == TRACEPOINT and self.frequency_hz is None:
             return source.native("period", 1)
         return source.native("frequency", self.frequency_hz or DEFAULT_HZ)
+
+    def _cgroup_directory(self) -> str:
+        if not self.cgroup:
+            return ""
+        from stackhound.recording.cgroups import find_cgroup
+
+        return str(find_cgroup(self.cgroup))
 
     def _check_targets(self) -> None:
         for pid in self.pids:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from stackhound import _native
 from stackhound.errors import EventUnavailable, UsageError
 from stackhound.recording.near import near_matches
-
-TRACEPOINT_NAME: Final = re.compile(r"[A-Za-z0-9_-]+:[A-Za-z0-9_-]+")
 
 
 def tracepoints() -> list[str]:
