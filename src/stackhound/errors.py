@@ -87,6 +87,11 @@ class OutputError(StackhoundError):
     pass
 
 
+def reason_of(error: OSError) -> str:
+    """What the system says went wrong, to stand in a sentence."""
+    return (error.strerror or str(error)).lower()
+
+
 #: The one map from the Rust module's error kinds (``crates/python/src/errors.rs``) to exceptions.
 NATIVE_KINDS: dict[str, type[StackhoundError]] = {
     "usage": UsageError,

@@ -15,6 +15,7 @@ from arro3.core import Array, DataType, Table
 from hypothesis import given
 
 import stackhound
+from fixtures.examples import two_events
 from fixtures.profiles import build_profile, make_table
 from fixtures.strategies import profiles, repeatable
 from stackhound.profile import Profile, hound
@@ -153,3 +154,9 @@ def test_export_picks_the_format_by_suffix_or_by_name(tmp_path):
     profile.focus("work").export(tmp_path / "x", format="folded")
     assert (tmp_path / "x.folded").read_text() == "app;main;work;add_[i];read_[k] 1\n"
     assert (tmp_path / "x").read_text() == (tmp_path / "x.folded").read_text()
+
+
+def test_a_file_with_one_event_names_nothing_of_the_others(tmp_path):
+    two_events().export(tmp_path / "cpu.hound", event="cpu")
+    kept = stackhound.load(tmp_path / "cpu.hound")
+    assert kept.table("functions")["name"].to_pylist() == ["main", "work"]  # and not load, which faulted

@@ -12,6 +12,7 @@ import pytest
 
 from fixtures.examples import two_events, web_server
 from fixtures.profiles import build_profile
+from stackhound.errors import UsageError
 from stackhound.formats import by_name
 
 #: Nothing is fetched: Go compiles pprof from its own sources, once.
@@ -108,3 +109,8 @@ def test_a_profile_without_samples_is_read_too(pprof):
 def test_the_same_profile_gives_the_same_bytes():
     assert write(web_server()) == write(web_server())
     assert gzip.decompress(write(web_server()))
+
+
+def test_an_inverted_profile_is_refused():
+    with pytest.raises(UsageError, match="root to the leaf: export the profile without --inverted"):
+        write(web_server().invert())

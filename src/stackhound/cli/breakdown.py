@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from stackhound.profile.columns import number_keys
 from stackhound.profile.top import has_ancestor_alike
 from stackhound.profile.tree import FirstLevel, grow_tree
 
@@ -94,9 +95,8 @@ class _Groups(NamedTuple):
 
 
 def _group(columns: Sequence[Sequence[Cell]]) -> _Groups:
-    ids: dict[tuple[Cell, ...], int] = {}
-    of_row = [ids.setdefault(cells, len(ids)) for cells in zip(*columns, strict=True)]
-    return _Groups(list(ids), np.array(of_row, np.int64))
+    tuples, of_row = number_keys(zip(*columns, strict=True))
+    return _Groups(tuples, of_row.astype(np.int64))
 
 
 def _sum_samples(profile: Profile, event: Event, threads: _Groups) -> list[Row]:
@@ -141,9 +141,7 @@ def _sum_nodes(tree: CallTree, group: Numbers, n_groups: int) -> list[tuple[int,
 def _label_of(tree: CallTree) -> Numbers:
     """Each node's label: that of its ancestor on the first level. int64 (n_nodes,)."""
     label = np.where(tree.is_label, tree.frame.astype(np.int64), 0)
-    by_depth = np.argsort(tree.depth, kind="stable")
-    levels = np.split(by_depth, np.cumsum(np.bincount(tree.depth))[:-1])
-    for rows in levels[2:]:
+    for rows in tree.levels[2:]:
         label[rows] = label[tree.parent[rows]]
     return label
 

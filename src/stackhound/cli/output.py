@@ -12,7 +12,7 @@ import click
 
 from stackhound import formats
 from stackhound.cli.parameters import DEFAULT_PATH
-from stackhound.errors import OutputError, UsageError
+from stackhound.errors import OutputError, UsageError, reason_of
 
 if TYPE_CHECKING:
     from stackhound.formats import Format
@@ -66,9 +66,9 @@ class Target(NamedTuple):
     ) -> None:
         from stackhound.profile.output import open_output
 
-        hound = self.format.name == "hound"  # it holds the command lines of others, as perf's files do
+        keep_old = keep_old and self.format.name == "hound"
         ids = (owner.uid, owner.gid) if owner else None
-        with open_output(path, keep_old=keep_old and hound, mode=0o600 if hound else 0o666, owner=ids) as out:
+        with open_output(path, keep_old=keep_old, mode=self.format.file_mode, owner=ids) as out:
             self.format.write(profile, out, event=event)
 
 
@@ -132,5 +132,4 @@ def _check_path(path: Path, chosen: Format) -> None:
     except OSError as error:
         from stackhound.profile.output import REMEDIES
 
-        reason = (error.strerror or str(error)).lower()
-        raise OutputError(f"cannot write {path}: {reason}", REMEDIES.get(error.errno or 0, "")) from error
+        raise OutputError(f"cannot write {path}: {reason_of(error)}", REMEDIES.get(error.errno or 0, "")) from error

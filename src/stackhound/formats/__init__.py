@@ -40,6 +40,13 @@ class Format(NamedTuple):
     directory: bool = False
     single_event: bool = False
 
+    @property
+    def file_mode(self) -> int:
+        """Permissions of a new file, before the umask."""
+        from stackhound.profile.hound import FILE_MODE
+
+        return FILE_MODE if self.name == "hound" else 0o666
+
     def write(self, profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
         """Write ``profile`` into ``out``.
 

@@ -20,4 +20,4 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
     Raises:
         UsageError: no such event.
     """
-    hound.write(profile if event is None else profile.filter(events=[event]), out)
+    hound.write(profile if event is None else profile.filter(events=[event]).compact(), out)

@@ -10,13 +10,11 @@ It is what ``unzip`` makes of a ``.hound`` file.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from stackhound import _native
-from stackhound.errors import OutputError
+from stackhound.errors import OutputError, reason_of
+from stackhound.profile.hound import encode_members
 from stackhound.profile.output import open_output
-from stackhound.profile.schema import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,10 +35,8 @@ def write_directory(profile: Profile, path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise OutputError(f"cannot make the directory {str(path)!r}: {reason}", "choose another one") from error
-    with open_output(path / "meta.json") as out:
-        out.write(json.dumps({**profile.metadata, "format_version": FORMAT_VERSION}, indent=1).encode())
-    for name, table in profile.tables.items():
-        with open_output(path / f"{name}.parquet") as out:
-            out.write(_native.write_parquet(table, sorted_samples=name == "samples"))
+        message = f"cannot make the directory {str(path)!r}: {reason_of(error)}"
+        raise OutputError(message, "choose another one") from error
+    for name, data in encode_members(profile):
+        with open_output(path / name) as out:
+            out.write(data)

@@ -101,15 +101,9 @@ def _starts(tree: CallTree) -> Numbers:
     is_first = np.diff(parent[order], prepend=-1) != 0
     start = np.zeros(len(tree), np.uint64)
     start[order] = before - np.maximum.accumulate(np.where(is_first, before, np.uint64(0)))
-    for level in _levels(tree.depth):
+    for level in tree.levels[1:]:
         start[level] += start[parent[level]]
     return start
-
-
-def _levels(depth: Numbers) -> list[Numbers]:
-    """The nodes of each depth, from depth 1 down."""
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth)))[1:-1]
 
 
 def _face_ids(tree: CallTree) -> Numbers:

@@ -15,6 +15,7 @@ import gzip
 from typing import TYPE_CHECKING, BinaryIO
 
 from stackhound import _native
+from stackhound.errors import UsageError
 from stackhound.profile.facts import facts, title
 from stackhound.profile.metadata import read_int
 
@@ -33,8 +34,10 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
     """Write one event.
 
     Raises:
-        UsageError: no such event, or several and None was given.
+        UsageError: no such event, or several and None was given; or the profile is inverted.
     """
+    if profile.inverted:
+        raise UsageError("pprof's stacks run from the root to the leaf", "export the profile without --inverted")
     chosen = profile.event(event)
     encoded = _native.encode_pprof(dict(profile.tables), chosen.id, _options(profile, chosen))
     with gzip.GzipFile(filename="", mode="wb", compresslevel=COMPRESSION_LEVEL, fileobj=out, mtime=0) as packed:

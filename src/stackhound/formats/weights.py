@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stackhound.profile.columns import number_keys
 from stackhound.profile.paths import read_paths
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ class StackWeights:
 def weigh_stacks(profile: Profile, event: Event) -> StackWeights:
     """Sum the samples of ``event`` by the comm of the thread and the stack."""
     samples = profile.samples_of(event)
-    comms, comm_of_thread = _unify(profile.texts("threads", "comm"))
+    comms, comm_of_thread = number_keys(profile.texts("threads", "comm"))
     n_stacks = profile.table("stacks").num_rows
-    key = comm_of_thread[samples.thread] * np.uint64(n_stacks) + samples.stack
+    key = comm_of_thread.astype(np.uint64)[samples.thread] * np.uint64(n_stacks) + samples.stack
     order = np.argsort(key, kind="stable")
     unique, starts = np.unique(key[order], return_index=True)
     count, value = (
@@ -79,9 +80,3 @@ def sum_by_text(texts: Iterable[str], weights: Iterable[int]) -> dict[str, int]:
     for text, weight in zip(texts, weights, strict=True):
         totals[text] = totals.get(text, 0) + weight
     return totals
-
-
-def _unify(texts: list[str]) -> tuple[list[str], Numbers]:
-    ids: dict[str, int] = {}
-    index = np.array([ids.setdefault(text, len(ids)) for text in texts], np.uint64)
-    return list(ids), index

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from arro3.core import Array, ChunkedArray, DataType, Table
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    Key = TypeVar("Key", bound=Hashable)
 
 Numbers = NDArray[Any]
 
@@ -47,6 +52,13 @@ def with_columns(table: Table, **columns: Numbers | list[Any]) -> Table:
         kind = arrays[name].type
         arrays[name] = to_arrow(values).cast(kind) if isinstance(values, np.ndarray) else Array(values, kind)
     return Table.from_pydict(dict(arrays), schema=table.schema)
+
+
+def number_keys(keys: Iterable[Key]) -> tuple[list[Key], Numbers]:
+    """The distinct keys by first appearance, and which of them each key is: uint32 (n_keys,)."""
+    ids: dict[Key, int] = {}
+    index = np.array([ids.setdefault(key, len(ids)) for key in keys], np.uint32)
+    return list(ids), index
 
 
 def is_text(kind: DataType) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackhound.profile.hound import FILE_MODE
 from stackhound.profile.output import open_output
 
 if TYPE_CHECKING:
@@ -32,5 +31,5 @@ def export(profile: Profile, path: str | Path, format_name: str | None, event: s
     if chosen.directory:
         chosen.write_directory(profile, Path(path))
         return
-    with open_output(path, mode=FILE_MODE if chosen.name == "hound" else 0o666) as out:
+    with open_output(path, mode=chosen.file_mode) as out:
         chosen.write(profile, out, event=event)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stackhound.profile.columns import number_keys
 from stackhound.profile.schema import KERNEL_KINDS
 
 if TYPE_CHECKING:
@@ -111,12 +112,8 @@ def _misses(profile: Profile, missing: Numbers) -> tuple[list[tuple[int, str]], 
     """The (object, reason) pairs of the locations without a name, and each location's pair."""
     objects = profile.numbers("locations", "object")[missing].tolist()
     reasons = profile.texts("locations", "reason")
-    ids: dict[tuple[int, str], int] = {}
-    index = [
-        ids.setdefault((one, reasons[location] or NO_REASON), len(ids))
-        for one, location in zip(objects, missing.tolist(), strict=True)
-    ]
-    return list(ids), np.array(index, np.uint32)
+    said = (reasons[location] or NO_REASON for location in missing.tolist())
+    return number_keys(zip(objects, said, strict=True))
 
 
 def _label(profile: Profile, shown: _Lines, misses: list[tuple[int, str]], offsets: Numbers, flat: Numbers) -> Frames:

@@ -19,13 +19,14 @@ import json
 import os
 import stat
 import zipfile
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from arro3.core import Table
 
 from stackhound import _native
-from stackhound.errors import DamagedProfile, NewerProfile, NotAProfile, ProfileError, StackhoundError
+from stackhound.errors import DamagedProfile, NewerProfile, NotAProfile, ProfileError, StackhoundError, reason_of
 from stackhound.profile.check import require_consistent
 from stackhound.profile.escape import printable
 from stackhound.profile.output import open_output
@@ -33,7 +34,7 @@ from stackhound.profile.profile import Profile
 from stackhound.profile.schema import FORMAT_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 METADATA = "meta.json"
 SUFFIX = ".parquet"
@@ -70,14 +71,16 @@ def save(profile: Profile, path: str | Path, *, keep_old: bool = False, owner: t
 
 def write(profile: Profile, out: BinaryIO) -> None:
     """Write a profile as the bytes of a ``.hound`` file. ``out`` need not be seekable."""
-    metadata = {**profile.metadata, "format_version": FORMAT_VERSION}
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_member(METADATA), json.dumps(metadata, indent=1))
-        for name, table in profile.tables.items():
-            data = _native.write_parquet(table, sorted_samples=name == "samples")
-            archive.writestr(_member(name + SUFFIX), data)
-        for name, data in profile.attachments.items():
+        for name, data in chain(encode_members(profile), profile.attachments.items()):
             archive.writestr(_member(name), data)
+
+
+def encode_members(profile: Profile) -> Iterator[tuple[str, bytes]]:
+    """The metadata and the tables as files: (name, contents)."""
+    yield METADATA, json.dumps({**profile.metadata, "format_version": FORMAT_VERSION}, indent=1).encode()
+    for name, table in profile.tables.items():
+        yield name + SUFFIX, _native.write_parquet(table, sorted_samples=name == "samples")
 
 
 def load(path: str | Path) -> Profile:
@@ -116,9 +119,7 @@ def _open_file(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not wait
     except OSError as error:
-        raise ProfileError(
-            f"cannot read {printable(str(path))}: {(error.strerror or str(error)).lower()}", "check its name"
-        ) from error
+        raise ProfileError(f"cannot read {printable(str(path))}: {reason_of(error)}", "check its name") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise NotAProfile(f"cannot load {printable(str(path))}: it is not a regular file", "name a .hound file")

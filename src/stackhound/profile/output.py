@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from stackhound.errors import OutputError
+from stackhound.errors import OutputError, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +56,7 @@ def open_output(
             with target.open("wb") as out:
                 yield out
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise OutputError(f"cannot write {target}: {reason}", REMEDIES.get(error.errno or 0, "")) from error
+        raise OutputError(f"cannot write {target}: {reason_of(error)}", REMEDIES.get(error.errno or 0, "")) from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from arro3.core import Array, DataType, Table
 
-from stackhound.profile.columns import Numbers, to_arrow
+from stackhound.profile.columns import Numbers, number_keys, to_arrow
 from stackhound.profile.escape import printable
 from stackhound.profile.units import format_value
 
@@ -99,9 +99,7 @@ def group_functions(frames: Frames) -> tuple[Numbers, Numbers]:
     Returns:
         uint32 (n_frames,): each frame's function. uint32 (n_functions,): one of each function's frames.
     """
-    ids: dict[tuple[str, str, int], int] = {}
-    keys = zip(frames.name, frames.file, frames.object.tolist(), strict=True)
-    group = np.array([ids.setdefault(key, len(ids)) for key in keys], np.uint32)
+    group = number_keys(zip(frames.name, frames.file, frames.object.tolist(), strict=True))[1]
     return group, np.unique(group, return_index=True)[1].astype(np.uint32)
 
 
@@ -137,7 +135,7 @@ def has_ancestor_alike(tree: CallTree, function: Numbers) -> Numbers:
 
 def _preorder(tree: CallTree) -> tuple[Numbers, Numbers]:
     """Each node's place in preorder, and the place after its last descendant: int64 (n_nodes,)."""
-    levels = _levels(tree.depth)
+    levels = tree.levels
     parent = tree.parent
     size = np.ones(len(tree), np.int64)
     for rows in reversed(levels[1:]):
@@ -149,12 +147,6 @@ def _preorder(tree: CallTree) -> tuple[Numbers, Numbers]:
         first = np.searchsorted(parent[rows], parent[rows])
         start[rows] = start[parent[rows]] + 1 + before - before[first]
     return start, start + size
-
-
-def _levels(depth: Numbers) -> list[Numbers]:
-    """The nodes of each depth."""
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
 def _top_table(profile: Profile, tree: CallTree, frame: Numbers, own: Numbers, total: Numbers) -> Table:

@@ -10,7 +10,7 @@ import numpy as np
 from arro3.core import Table
 
 from stackhound import _native
-from stackhound.profile.columns import Numbers, to_arrow
+from stackhound.profile.columns import Numbers, number_keys, to_arrow
 from stackhound.profile.native_errors import native_errors
 from stackhound.profile.paths import reverse_stacks
 
@@ -59,6 +59,12 @@ class CallTree:
         """Float (n_nodes,): each node's share of the whole tree; 0 when nothing was sampled."""
         shares: Numbers = self.total_value * (100.0 / max(1, int(self.total_value[0])))
         return shares
+
+    @cached_property
+    def levels(self) -> list[Numbers]:
+        """The nodes of each depth, from the root on: int64 (n_nodes_of_depth,), parents before their children."""
+        order = np.argsort(self.depth, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.depth))[:-1])
 
     def name(self, node: int) -> str:
         """What the node is called: ``all`` for the root, a label, or a function."""
@@ -138,8 +144,5 @@ def _first_level(profile: Profile, root: Root) -> FirstLevel | None:
     if root is None:
         return None
     comms = profile.texts("processes" if root == "process" else "threads", "comm")
-    ids: dict[str, int] = {}
-    label_of_row = np.array([ids.setdefault(comm, len(ids)) for comm in comms], np.uint32)
-    return FirstLevel(
-        list(ids), label_of_row[profile.numbers("threads", "process")] if root == "process" else label_of_row
-    )
+    labels, of_row = number_keys(comms)
+    return FirstLevel(labels, of_row[profile.numbers("threads", "process")] if root == "process" else of_row)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stackhound.profile.columns import take_rows, with_columns
+from stackhound.profile.columns import number_keys, take_rows, with_columns
 from stackhound.profile.top import group_functions
 from stackhound.transform.locations import order_lines, slice_locations
 from stackhound.transform.stacks import read_used_paths, replace_stacks
@@ -68,7 +68,6 @@ def _collapse_inlined(profile: Profile) -> Table:
 
 def _functions_alike(profile: Profile) -> Numbers:
     """An equal number for functions with equal name, file and object: (n_functions,)."""
-    ids: dict[tuple[str, str, int], int] = {}
     objects = profile.numbers("functions", "object").tolist()
     keys = zip(profile.texts("functions", "name"), profile.texts("functions", "file"), objects, strict=True)
-    return np.array([ids.setdefault(key, len(ids)) for key in keys], np.int64)
+    return number_keys(keys)[1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stackhound.errors import UsageError
-from stackhound.profile.columns import take_rows, to_list, to_numpy, with_columns
+from stackhound.profile.columns import number_keys, take_rows, to_list, to_numpy, with_columns
 from stackhound.profile.paths import build_stacks
 from stackhound.transform.ids import renumber
 
@@ -51,8 +51,7 @@ def _unify(tables: dict[str, Table], target: str, keys: Iterable[Hashable]) -> t
 
 def _first_of_equal(keys: Iterable[Hashable]) -> tuple[Numbers, Numbers]:
     """The first row of each key, and uint32 (n_rows,): each row's key, numbered by first appearance."""
-    ids: dict[Hashable, int] = {}
-    new_ids = np.array([ids.setdefault(key, len(ids)) for key in keys], np.uint32)
+    new_ids = number_keys(keys)[1]
     return np.unique(new_ids, return_index=True)[1], new_ids
 
 
