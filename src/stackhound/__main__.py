@@ -1,4 +1,4 @@
-"""``python -m stackhound`` is ``stackhound``, but for its end, which runs what others (coverage) left to do there."""
+"""``python -m stackhound`` is ``stackhound``; it ends as Python does, with what others (coverage) left to do there."""
 
 import sys
 

@@ -352,6 +352,12 @@ def test_ctrl_c_on_a_terminal_reaches_the_command_once():
     assert Path("stackhound.hound").exists()
 
 
+def test_numpy_is_held_to_one_thread_here_and_not_in_command(monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert main(["record", "--", "sh", "-c", "echo ${OPENBLAS_NUM_THREADS-none} > seen"]) == 0
+    assert Path("seen").read_text() == "none\n"
+
+
 STAND_IN = """
 import fcntl, sys, termios
 sys.path[:0] = {paths!r}

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -85,14 +84,6 @@ def stackhound(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-def run() -> NoReturn:
-    """Be the command ``stackhound``: `main`, without taking Python and numpy apart at the end, which costs 20 ms."""
-    status = main()
-    with suppress(OSError):  # the rest of what `main` has failed to write, and said so
-        sys.stdout.flush()
-    os._exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
