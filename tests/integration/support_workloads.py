@@ -28,8 +28,11 @@ HANG_S: Final = 60
 #: A workload whose test has gone wrong ends by then.
 FORGOTTEN_S: Final = 3 * HANG_S
 
+#: Milliseconds, for workloads that end with their test.
+FOR_EVER: Final = "600000"
+
 WITH_FRAME_POINTERS: Final = (
-    *("-O2", "-g", "-Wall", "-Wextra", "-Werror"),
+    *("-O2", "-g"),
     *("-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-optimize-sibling-calls"),
     *("-fno-shrink-wrap", "-fno-ipa-icf"),  # else frames are missing, or functions merged
 )

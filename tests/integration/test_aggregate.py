@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from support_profiles import assert_accounted_for, assert_share, count, count_margin, samples_of, where
 from support_recordings import record_some, record_whole, recorder
-from support_workloads import Program, build
+from support_workloads import FOR_EVER, Program, build
+
+if TYPE_CHECKING:
+    from stackhound import Profile
 
 pytestmark = pytest.mark.ebpf
 
@@ -39,7 +44,7 @@ def test_the_same_stack_of_the_same_thread_takes_one_row() -> None:
 
 
 def test_first_and_last_observation_lie_within_the_recording() -> None:
-    with Program(build("busy.c"), "600000") as program:
+    with Program(build("busy.c"), FOR_EVER) as program:
         profile = record_some(1000, program, frequency_hz=HERTZ, aggregate=True)
     first, last = profile.numbers("samples", "boottime_ns"), profile.numbers("samples", "last_ns")
     clock = profile.metadata["clock"]
@@ -50,18 +55,17 @@ def test_first_and_last_observation_lie_within_the_recording() -> None:
     assert (first[many] < last[many]).all()
 
 
-def test_the_rows_do_not_become_more_the_longer_it_takes() -> None:
-    """Twice the observations of a steady loop need no more rows, which bounds the memory of a recording of hours."""
-    with Program(build("busy.c"), "600000") as program:
-        short = record_some(2000, program, frequency_hz=9999, aggregate=True, user_only=True)
-        long = record_some_more(program, 8000)
-    assert len(locations(long)) <= 2 * len(locations(short))
+def test_the_stacks_do_not_become_more_the_longer_it_takes() -> None:
+    """Which bounds the memory of a recording of hours."""
+    with Program(build("busy.c"), FOR_EVER) as program:
+        program.go()
+        short, long = (
+            record_some(samples, pids=(program.pid,), frequency_hz=9999, aggregate=True, user_only=True)
+            for samples in (2000, 8000)
+        )
+    assert len(stacks_of(long)) <= 2 * len(stacks_of(short))
     assert long.table("samples").num_rows < int(long.numbers("samples", "count").sum()) / 4
 
 
-def record_some_more(program: Program, samples: int):
-    return record_some(samples, pids=(program.pid,), frequency_hz=9999, aggregate=True, user_only=True)
-
-
-def locations(profile) -> set[int]:
+def stacks_of(profile: Profile) -> set[int]:
     return set(profile.numbers("samples", "stack").tolist())

@@ -19,7 +19,7 @@ from support_profiles import (
     where,
 )
 from support_recordings import record_some, record_whole, recorder, wait_for, wait_for_samples
-from support_workloads import Program, build, line_of
+from support_workloads import FOR_EVER, Program, build, line_of
 
 pytestmark = pytest.mark.ebpf
 
@@ -155,7 +155,7 @@ def test_an_idle_cpu_is_never_sampled() -> None:
 
 
 def test_the_whole_system_shows_programs_that_ran_before_the_recording() -> None:
-    with Program(build("busy.c"), "60000") as program:
+    with Program(build("busy.c"), FOR_EVER) as program:
         program.go()
         samples = samples_of(record_some(300, frequency_hz=999))
     own = where(samples, lambda sample: sample.pid == program.pid)
@@ -203,7 +203,7 @@ def _offset_bounds_ns() -> tuple[int, int]:
 
 
 def test_a_recording_goes_on_until_all_its_processes_have_ended() -> None:
-    with Program(build("busy.c"), "50") as short, Program(build("busy.c"), "60000") as long:
+    with Program(build("busy.c"), "50") as short, Program(build("busy.c"), FOR_EVER) as long:
         with recorder(pids=(short.pid, long.pid), frequency_hz=999) as recording:
             short.go()
             short.truth()

@@ -11,11 +11,9 @@ import pytest
 import stackhound
 from support_profiles import count, samples_of
 from support_recordings import record_some, recorder, run_stackhound, wait_for_samples
-from support_workloads import Program, build
+from support_workloads import FOR_EVER, Program, build
 
 pytestmark = pytest.mark.ebpf
-
-FOR_EVER = "600000"
 
 
 def test_the_time_in_bpf_programs_is_measured() -> None:

@@ -32,11 +32,9 @@ from support_recordings import (
     wait_for_samples,
     wait_until_it_samples,
 )
-from support_workloads import HANG_S, LIBRARY, Program, build
+from support_workloads import FOR_EVER, HANG_S, LIBRARY, Program, build, require
 
 pytestmark = pytest.mark.ebpf
-
-FOR_EVER = "600000"
 
 
 # Targets
@@ -85,7 +83,7 @@ def test_a_library_that_is_harmed_while_it_is_recorded_costs_names_at_most(plugi
         with Program(build("loader.c", "-ldl"), FOR_EVER, f"{other}:second_work") as survivor:
             recording._session.add_pid(survivor.pid)
             survivor.go()
-            wait_for(lambda: recording.status().samples >= 150, "samples of the second program")
+            wait_for(lambda: survivor.cpu_s() > 0.1, "work of the second program")
     assert_accounted_for(recording.profile)
     assert_every_miss_has_one_reason(recording.profile)
     samples = samples_of(recording.profile)
@@ -110,12 +108,12 @@ def test_a_program_that_unmaps_and_maps_its_code_is_recorded() -> None:
 def test_a_process_with_60000_mappings_stops_nothing(when: str) -> None:
     with Program(build("mappings.c"), "60000", when) as program:
         begun_s = time.process_time()
-        profile = record_some(200, program, frequency_hz=999)
+        profile = record_some(600, program, frequency_hz=999)
         used_s = time.process_time() - begun_s
     assert used_s < 1, "CPU time: as long may anything else have had to wait"
     assert_accounted_for(profile)
     samples = samples_of(profile)
-    assert count(samples, "work_among_mappings") > 0 or when == "meanwhile"
+    assert count(samples, "work_among_mappings") > 0
     assert_every_miss_has_one_reason(profile)
 
 
@@ -141,7 +139,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("hostile")
     program = directory / "hostile"
     rename = b"hostile_work=" + HOSTILE_SYMBOL
-    subprocess.run(["objcopy", "--strip-debug", b"--redefine-sym", rename, build("hostile.c"), program], check=True)
+    options = ("--strip-debug", "--redefine-sym", rename)
+    subprocess.run([require("objcopy"), *options, build("hostile.c"), program], check=True)
     with Program(program, os.fsdecode(HOSTILE_COMM)) as running:
         record_some(100, running, frequency_hz=999).save(directory / "hostile.hound")
     return directory / "hostile.hound"
@@ -149,8 +148,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_symbol_that_is_no_utf8_costs_no_other_name(tmp_path: Path) -> None:
     program = tmp_path / "busy"
-    rename = b"main=ma\xffin"
-    subprocess.run(["objcopy", "--strip-debug", b"--redefine-sym", rename, build("busy.c"), program], check=True)
+    options = ("--strip-debug", "--redefine-sym", b"main=ma\xffin")
+    subprocess.run([require("objcopy"), *options, build("busy.c"), program], check=True)
     with Program(program, FOR_EVER) as running:
         samples = samples_of(record_some(100, running, frequency_hz=999))
     assert count(samples, "churn") > 0.9 * count(samples), misses(samples)
@@ -164,27 +163,33 @@ def test_hostile_names_are_kept_as_they_are_in_the_profile(hostile: Path) -> Non
     assert count(samples, HOSTILE_SYMBOL.decode(errors="replace")) > 0.9 * count(samples)
 
 
-TERMINAL_COMMANDS = [("report",), ("report", "--sort", "comm,symbol,object")] + [
-    ("export", "--format", name, "-o", "-")
-    for name in ("folded", "counted", "text", "jsonl", "speedscope", "svg", "html")
-]
+def output_of(*arguments: str | Path) -> str:
+    """What the command line prints; never an escape."""
+    result = run_stackhound(*arguments)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert b"\x1b" not in result.stdout
+    text = result.stdout.decode()
+    assert "evil" in text
+    return text
 
 
-@pytest.mark.parametrize("arguments", TERMINAL_COMMANDS, ids=lambda arguments: " ".join(arguments[:3]))
-def test_hostile_names_are_escaped_in_every_output(hostile: Path, arguments: tuple[str, ...]) -> None:
-    result = run_stackhound(arguments[0], hostile, *arguments[1:])
-    assert result.returncode == 0, result.stderr
-    assert b"evil" in result.stdout
-    assert b"\x1b" not in result.stdout + result.stderr
-    assert not result.stderr
-    result.stdout.decode()
-    if {"svg", "html"} & set(arguments):
-        assert b"<script>alert" not in result.stdout
-        assert b"<i>" not in result.stdout
+@pytest.mark.parametrize("options", [(), ("--sort", "comm,symbol,object"), ("--json",)], ids=" ".join)
+def test_hostile_names_are_escaped_in_a_report(hostile: Path, options: tuple[str, ...]) -> None:
+    assert "\u202e" not in output_of("report", hostile, *options)
+
+
+@pytest.mark.parametrize("format_name", ["folded", "counted", "text", "jsonl", "speedscope", "svg", "html"])
+def test_hostile_names_are_escaped_in_every_format(hostile: Path, format_name: str) -> None:
+    text = output_of("export", hostile, "--format", format_name, "-o", "-")
+    if format_name in ("svg", "html"):
+        assert "<script>alert" not in text
+        assert "<i>" not in text
+    if format_name in ("folded", "counted", "text"):
+        assert "\u202e" not in text
 
 
 def test_a_hostile_name_stays_one_frame_of_a_folded_line(hostile: Path) -> None:
-    lines = run_stackhound("export", hostile, "--format", "folded", "-o", "-").stdout.decode().splitlines()
+    lines = output_of("export", hostile, "--format", "folded", "-o", "-").splitlines()
     for line in lines:
         stack, _, value = line.rpartition(" ")
         assert value.isdecimal()
@@ -192,7 +197,6 @@ def test_a_hostile_name_stays_one_frame_of_a_folded_line(hostile: Path) -> None:
         assert frames[0].startswith("a")
         assert "b" in frames[0]
         assert sum("evil" in frame for frame in frames) == ("evil" in line)
-    assert any("evil" in line for line in lines)
 
 
 def test_a_hostile_name_is_harmless_in_what_record_and_stream_say(tmp_path: Path, hostile: Path) -> None:

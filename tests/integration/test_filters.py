@@ -13,15 +13,13 @@ from stackhound.profile.schema import SampleFlag
 from stackhound.recording.cgroups import cgroup_mount
 from support_profiles import assert_accounted_for, count, samples_of
 from support_recordings import record_some, record_whole, recorder, wait_for, wait_for_samples
-from support_workloads import Program, build
+from support_workloads import FOR_EVER, Program, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.ebpf
-
-FOR_EVER = "600000"  # ms; these end with the test
 
 
 def test_only_the_process_asked_for_is_recorded() -> None:

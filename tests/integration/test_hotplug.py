@@ -12,7 +12,7 @@ import pytest
 
 from support_profiles import assert_accounted_for, samples_of, where
 from support_recordings import recorder, wait_for_samples
-from support_workloads import Program, build
+from support_workloads import FOR_EVER, Program, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,6 @@ pytestmark = pytest.mark.ebpf
 
 CPU = 1
 SWITCH = Path(f"/sys/devices/system/cpu/cpu{CPU}/online")
-FOR_EVER = "600000"
 MOST_NS = 5_000_000_000  # a CPU that returned is sampled again by then
 
 

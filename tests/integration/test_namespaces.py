@@ -11,14 +11,13 @@ import pytest
 import stackhound
 from support_profiles import assert_accounted_for, count, misses, named_share, samples_of, where
 from support_recordings import command_line, record_some, recorder, wait_for_samples
-from support_workloads import HANG_S, Program, build
+from support_workloads import FOR_EVER, HANG_S, Program, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.ebpf
 
-FOR_EVER = "600000"
 IN_A_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 

@@ -13,14 +13,13 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from support_recordings import command_line
-from support_workloads import HANG_S, Program, build, line_of
+from support_workloads import FOR_EVER, HANG_S, Program, build, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.ebpf
 
-FOR_EVER = "600000"
 
 HEADER = re.compile(r"\[(\d+\.\d{9})\] COMM: (.*) \(pid=(\d+)\) @ CPU (\d+)")
 INDEX_HEADER = re.compile(r"COMM: (.*) \(pid=(\d+)\) @ CPU (\d+)")

@@ -13,14 +13,13 @@ import pytest
 
 from support_profiles import Sample, assert_every_miss_has_one_reason, count, misses, samples_of, where
 from support_recordings import record_some
-from support_workloads import LIBRARY, SOURCES, Program, build, line_of, require
+from support_workloads import FOR_EVER, LIBRARY, SOURCES, Program, build, line_of, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.ebpf
 
-FOR_EVER = "600000"
 SAMPLES = 100
 WITH_BUILD_ID = "-Wl,--build-id=sha1"
 WITHOUT_BUILD_ID = "-Wl,--build-id=none"
