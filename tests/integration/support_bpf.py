@@ -7,7 +7,10 @@ import os
 import platform
 import struct
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # include/uapi/linux/bpf.h, enum bpf_cmd: an id to a descriptor
 _GET_FD_BY_ID: Final = {"prog_id": 13, "map_id": 14, "link_id": 30}
@@ -28,15 +31,26 @@ def descriptors(pid: int | str = "self") -> list[str]:
     return sorted(names)
 
 
+def _facts(pid: int | str) -> Iterator[tuple[str, str]]:
+    """What the kernel says of each open descriptor of a process: name and value, line by line."""
+    for one in Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            text = one.read_text()
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        for line in text.splitlines():
+            name, _, value = line.partition(":")
+            yield name, value.strip()
+
+
 def bpf_ids(pid: int) -> set[BpfId]:
     """The programs, maps and links that a process holds: (``prog_id`` | ``map_id`` | ``link_id``, number)."""
-    ids = set()
-    for one in Path(f"/proc/{pid}/fdinfo").iterdir():
-        for line in one.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name in _GET_FD_BY_ID:
-                ids.add((name, int(value)))
-    return ids
+    return {(name, int(value)) for name, value in _facts(pid) if name in _GET_FD_BY_ID}
+
+
+def attached_events(pid: int | str = "self") -> int:
+    """On how many perf events a process has BPF programs: for ``cpu`` one a CPU, for a tracepoint one."""
+    return sum(fact == ("link_type", "perf") for fact in _facts(pid))
 
 
 def lives(identity: BpfId) -> bool:

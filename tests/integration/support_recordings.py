@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from stackhound.recording import Recorder, RecordOptions
-from support_bpf import descriptors
-from support_workloads import HANG_S, cpu_count
+from support_bpf import attached_events
+from support_workloads import FOR_EVER, HANG_S, Program, build, cpu_count, cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from stackhound import Profile
-    from support_workloads import Program
 
 STACKHOUND: Final = (sys.executable, "-m", "stackhound")
 
@@ -45,15 +44,36 @@ def record_whole(program: Program, **options: Any) -> Profile:
     return recording.profile
 
 
-def record_some(samples: int, program: Program | None = None, **options: Any) -> Profile:
-    """So many samples, or some more, of a workload without end; without one, of the whole system."""
-    if program:
-        options.setdefault("pids", (program.pid,))
+def record_some(samples: int, program: Program, **options: Any) -> Profile:
+    """So many samples, or some more, of a workload without end that has yet to begin."""
+    options.setdefault("pids", (program.pid,))
     with recorder(**options) as recording:
-        if program:
-            program.go()
+        program.go()
         wait_for_samples(recording, samples)
     return recording.profile
+
+
+def record_running(pid: int, work_s: float, **options: Any) -> Profile:
+    """While a process that runs already uses so much CPU time; the whole system, if the options do not limit it.
+
+    Other than a number of samples of the system, this is reached on an idle machine, and has its part on a busy one.
+    """
+    with recorder(**options) as recording:
+        wait_for_work(pid, work_s)
+    return recording.profile
+
+
+def record_system(work_s: float, **options: Any) -> Profile:
+    """The whole system, with one busy loop in it that uses so much CPU time."""
+    with Program(build("busy.c"), FOR_EVER) as program:
+        program.go()
+        return record_running(program.pid, work_s, **options)
+
+
+def wait_for_work(pid: int, work_s: float) -> None:
+    """Wait until a process has used so much more CPU time."""
+    until_s = cpu_s(pid) + work_s
+    wait_for(lambda: cpu_s(pid) >= until_s, f"{work_s} s of work")
 
 
 def wait_for_samples(recording: Recorder, samples: int) -> None:
@@ -88,4 +108,4 @@ def command_line(*arguments: str | Path) -> tuple[str | Path, ...]:
 
 def wait_until_it_samples(pid: int) -> None:
     """Wait until a recorder has attached its programs on each CPU."""
-    wait_for(lambda: descriptors(pid).count("anon_inode:bpf_link") >= cpu_count(), "the recorder to begin")
+    wait_for(lambda: attached_events(pid) >= cpu_count(), "the recorder to begin")

@@ -107,11 +107,6 @@ class Program:
         self._input.write(b"\n")
         self._input.flush()
 
-    def cpu_s(self) -> float:
-        """CPU time it has used so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def truth(self) -> dict[str, int]:
         """What it says of itself at its end."""
         text = self._output.read().decode()
@@ -151,6 +146,12 @@ class Program:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_count() -> int:

@@ -18,7 +18,15 @@ from support_profiles import (
     samples_of,
     where,
 )
-from support_recordings import record_some, record_whole, recorder, wait_for, wait_for_samples
+from support_recordings import (
+    record_running,
+    record_some,
+    record_system,
+    record_whole,
+    recorder,
+    wait_for,
+    wait_for_samples,
+)
 from support_workloads import FOR_EVER, Program, build, line_of
 
 pytestmark = pytest.mark.ebpf
@@ -115,7 +123,7 @@ def test_a_process_whose_first_thread_has_ended_can_be_recorded() -> None:
     with Program(build("orphans.c", "-lpthread")) as program:
         program.go()
         wait_for(lambda: b"State:\tZ" in Path(f"/proc/{program.pid}/status").read_bytes(), "the first thread to end")
-        samples = samples_of(record_some(100, pids=(program.pid,), frequency_hz=999))
+        samples = samples_of(record_running(program.pid, 0.1, pids=(program.pid,), frequency_hz=999))
     assert count(samples, "work_on") > 0.9 * count(samples)
 
 
@@ -147,8 +155,9 @@ def test_a_stack_of_a_hundred_frames_is_whole() -> None:
 
 
 def test_an_idle_cpu_is_never_sampled() -> None:
-    profile = record_some(200, frequency_hz=499)
+    profile = record_system(0.3, frequency_hz=999)
     samples = samples_of(profile)
+    assert count(samples, "churn") > 0
     assert all(sample.pid > 0 and sample.tid > 0 for sample in samples)
     assert not any(sample.comm.startswith("swapper") for sample in samples)
     assert_accounted_for(profile)
@@ -157,7 +166,7 @@ def test_an_idle_cpu_is_never_sampled() -> None:
 def test_the_whole_system_shows_programs_that_ran_before_the_recording() -> None:
     with Program(build("busy.c"), FOR_EVER) as program:
         program.go()
-        samples = samples_of(record_some(300, frequency_hz=999))
+        samples = samples_of(record_running(program.pid, 0.1, frequency_hz=999))
     own = where(samples, lambda sample: sample.pid == program.pid)
     assert count(own, "churn") == count(own)
 
@@ -176,7 +185,7 @@ def test_two_recordings_at_once_do_not_disturb_each_other() -> None:
 
 def test_samples_are_ordered_and_lie_within_the_recording() -> None:
     before_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    profile = record_some(500, frequency_hz=1999)
+    profile = record_system(0.3, frequency_hz=1999)
     after_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     clock = profile.metadata["clock"]
     times = profile.numbers("samples", "boottime_ns").tolist()
@@ -186,7 +195,7 @@ def test_samples_are_ordered_and_lie_within_the_recording() -> None:
 
 
 def test_boot_time_is_related_to_the_clock_on_the_wall() -> None:
-    clock = record_some(20, frequency_hz=499).metadata["clock"]
+    clock = record_system(0.05, frequency_hz=499).metadata["clock"]
     tries = [_offset_bounds_ns() for _ in range(100)]
     low, high = max(low for low, _ in tries), min(high for _, high in tries)
     slewed_ns = 10_000_000  # the clock on the wall may be adjusted meanwhile, by 500 ppm of a minute at most

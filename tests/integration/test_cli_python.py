@@ -28,14 +28,14 @@ def pids_of(profile):
 
 def test_a_program_records_itself():
     with stackhound.record(pids=[os.getpid()], frequency_hz=499) as recording:
-        work(0.5)
+        work(0.2)
     assert pids_of(recording.profile) == {os.getpid()}
     assert len(recording.profile.top(5)) > 0
 
 
 def test_the_whole_machine_has_the_block_in_it():
     with stackhound.record(frequency_hz=499) as recording:
-        work(0.5)
+        work(0.2)
     assert os.getpid() in pids_of(recording.profile)
 
 

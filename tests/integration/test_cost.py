@@ -5,13 +5,17 @@ from __future__ import annotations
 import resource
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import stackhound
 from support_profiles import count, samples_of
-from support_recordings import record_some, recorder, run_stackhound, wait_for_samples
+from support_recordings import record_running, record_some, record_system, recorder, run_stackhound, wait_for_samples
 from support_workloads import FOR_EVER, Program, build
+
+if TYPE_CHECKING:
+    from stackhound import Profile
 
 pytestmark = pytest.mark.ebpf
 
@@ -25,9 +29,13 @@ def test_the_time_in_bpf_programs_is_measured() -> None:
     assert cost["bpf_ns"] == pytest.approx(cost["bpf_ns_per_run"] * cost["bpf_runs"])
 
 
-def test_the_interrupt_is_calibrated() -> None:
-    profile = record_some(50, frequency_hz=999)
-    assert 100 < profile.metadata["cost"]["interrupt_ns_per_sample"] < 10_000_000
+@pytest.fixture(scope="module")
+def of_the_system() -> Profile:
+    return record_system(0.1, frequency_hz=999)
+
+
+def test_the_interrupt_is_calibrated(of_the_system: Profile) -> None:
+    assert 100 < of_the_system.metadata["cost"]["interrupt_ns_per_sample"] < 10_000_000
 
 
 def test_the_cpu_time_of_the_collector_is_that_of_its_process() -> None:
@@ -41,15 +49,14 @@ def test_the_cpu_time_of_the_collector_is_that_of_its_process() -> None:
     assert cost["collector_cpu_ns"] >= 0.5 * (inside_ns - before_ns)
 
 
-def test_the_memory_of_the_collector_is_that_of_its_process() -> None:
-    profile = record_some(50, frequency_hz=999)
+def test_the_memory_of_the_collector_is_that_of_its_process(of_the_system: Profile) -> None:
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    assert 5_000_000 < profile.metadata["cost"]["resident_bytes"] <= peak_bytes
+    assert 5_000_000 < of_the_system.metadata["cost"]["resident_bytes"] <= peak_bytes
 
 
 def test_the_elapsed_time_is_that_of_the_recording() -> None:
     begun_ns = time.monotonic_ns()
-    profile = record_some(50, frequency_hz=499)
+    profile = record_system(0.05, frequency_hz=499)
     whole_ns = time.monotonic_ns() - begun_ns
     clock, cost = profile.metadata["clock"], profile.metadata["cost"]
     assert cost["elapsed_ns"] == clock["end_boottime_ns"] - clock["start_boottime_ns"]
@@ -73,7 +80,7 @@ def test_the_status_grows_while_the_recording_runs() -> None:
 def test_the_frequency_that_was_achieved_is_said_beside_the_one_that_was_asked_for() -> None:
     with Program(build("busy.c"), FOR_EVER) as program:
         program.go()
-        frequency = record_some(500, frequency_hz=999).metadata["frequency"]
+        frequency = record_running(program.pid, 0.3, frequency_hz=999).metadata["frequency"]
     assert frequency["asked_hz"] == 999
     assert 0 < frequency["achieved_hz"] <= 999 * 1.05
     limit = int(Path("/proc/sys/kernel/perf_event_max_sample_rate").read_text())

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ from support_recordings import (
     run_stackhound,
     wait_for,
     wait_for_samples,
+    wait_for_work,
     wait_until_it_samples,
 )
 from support_workloads import FOR_EVER, HANG_S, LIBRARY, Program, build, require
@@ -83,7 +83,7 @@ def test_a_library_that_is_harmed_while_it_is_recorded_costs_names_at_most(plugi
         with Program(build("loader.c", "-ldl"), FOR_EVER, f"{other}:second_work") as survivor:
             recording._session.add_pid(survivor.pid)
             survivor.go()
-            wait_for(lambda: survivor.cpu_s() > 0.1, "work of the second program")
+            wait_for_work(survivor.pid, 0.1)
     assert_accounted_for(recording.profile)
     assert_every_miss_has_one_reason(recording.profile)
     samples = samples_of(recording.profile)
@@ -107,11 +107,9 @@ def test_a_program_that_unmaps_and_maps_its_code_is_recorded() -> None:
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_process_with_60000_mappings_stops_nothing(when: str) -> None:
     with Program(build("mappings.c"), "60000", when) as program:
-        begun_s = time.process_time()
         profile = record_some(600, program, frequency_hz=999)
-        used_s = time.process_time() - begun_s
-    assert used_s < 1, "CPU time: as long may anything else have had to wait"
     assert_accounted_for(profile)
+    assert profile.metadata["counters"]["lost_ring_full"] == 0, "the recorder had no time for samples"
     samples = samples_of(profile)
     assert count(samples, "work_among_mappings") > 0
     assert_every_miss_has_one_reason(profile)
@@ -228,7 +226,7 @@ def first_bytes_of_a_stream(pid: int, wanted: int) -> bytes:
 # The end of a recorder
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_recording_and_writes_it(tmp_path: Path, ending: signal.Signals) -> None:
     path = tmp_path / "x.hound"
     with Program(build("busy.c"), FOR_EVER) as program:
@@ -236,19 +234,18 @@ def test_a_signal_ends_a_recording_and_writes_it(tmp_path: Path, ending: signal.
         command = command_line("record", "-F", "999", "-p", str(program.pid), "-o", path)
         with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
             wait_until_it_samples(process.pid)
-            used_before = program.cpu_s()
-            wait_for(lambda: program.cpu_s() > used_before + 0.2, "work to record")
+            wait_for_work(program.pid, 0.2)
             process.send_signal(ending)
             _, said = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, said
+    assert f"wrote {path} (" in said.decode()
     assert count(samples_of(stackhound.load(path)), "churn") > 50
 
 
 def test_a_recorder_that_is_killed_leaves_no_program_map_or_link_behind(tmp_path: Path) -> None:
     with Program(build("busy.c"), FOR_EVER) as program:
         program.go()
-        for turn in range(10):
-            options = ("--aggregate",) if turn % 5 == 0 else ("-e", "cpu,sched:sched_switch")
+        for options in (("--aggregate",), ("-e", "cpu,sched:sched_switch"), ()):
             command = command_line("record", *options, "-p", str(program.pid), "-o", tmp_path / "x.hound")
             with subprocess.Popen(command) as process:
                 wait_until_it_samples(process.pid)
@@ -265,7 +262,7 @@ def test_recordings_in_one_process_leave_its_descriptors_and_threads_as_they_wer
         program.go()
         record_some(20, program, frequency_hz=999)  # what is only made once
         before, threads = stable_descriptors(), thread_count()
-        for turn in range(20):
+        for turn in range(10):
             with recorder(pids=(program.pid,), frequency_hz=9999, aggregate=turn % 5 == 0):
                 pass
         assert stable_descriptors() == before

@@ -12,7 +12,7 @@ from stackhound.errors import NoSuchProcess, UsageError
 from stackhound.profile.schema import SampleFlag
 from stackhound.recording.cgroups import cgroup_mount
 from support_profiles import assert_accounted_for, count, samples_of
-from support_recordings import record_some, record_whole, recorder, wait_for, wait_for_samples
+from support_recordings import record_whole, recorder, wait_for, wait_for_samples, wait_for_work
 from support_workloads import FOR_EVER, Program, build
 
 if TYPE_CHECKING:
@@ -104,7 +104,10 @@ def test_only_a_cgroup_and_the_cgroups_below_it_are_recorded() -> None:
             (inner / "cgroup.procs").write_text(str(second.pid))
             for program in (other, first, second):
                 program.go()
-            profile = record_some(300, frequency_hz=999, cgroup=str(outer))
+            with recorder(frequency_hz=999, cgroup=str(outer)) as recording:
+                wait_for_work(first.pid, 0.1)
+                wait_for_work(second.pid, 0.1)
+        profile = recording.profile
         wait_for(lambda: not (inner / "cgroup.procs").read_text(), "the end of the cgroup's processes")
         inner.rmdir()
     assert {sample.pid for sample in samples_of(profile)} == {first.pid, second.pid}
@@ -157,11 +160,11 @@ def test_a_process_that_is_not_there_is_refused_in_one_line() -> None:
     with Program(build("busy.c"), FOR_EVER) as program:
         program.end()
         with pytest.raises(NoSuchProcess) as caught:
-            record_some(1, program)
+            recorder(pids=(program.pid,))
     assert "\n" not in str(caught.value)
 
 
 def test_a_directory_that_is_no_cgroup_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        record_some(1, cgroup=str(tmp_path))
+        recorder(cgroup=str(tmp_path))
     assert "\n" not in str(caught.value)

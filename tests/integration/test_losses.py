@@ -12,7 +12,7 @@ import pytest
 
 import stackhound
 from support_profiles import assert_accounted_for, count, samples_of
-from support_recordings import command_line, record_some, record_whole, wait_for, wait_until_it_samples
+from support_recordings import command_line, record_running, record_whole, wait_for_work, wait_until_it_samples
 from support_workloads import FOR_EVER, HANG_S, Program, build
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ ONE_PAGE = 4096
 def test_every_sample_is_stored_or_counted_as_lost(aggregate: bool) -> None:
     with Program(build("shares.c"), FOR_EVER) as program:
         program.go()
-        profile = record_some(2000, frequency_hz=1999, aggregate=aggregate)
+        profile = record_running(program.pid, 0.3, frequency_hz=4999, aggregate=aggregate)
     counters = profile.metadata["counters"]
     assert_accounted_for(profile)
     assert (counters["combined"] > 0) == aggregate
@@ -57,7 +57,7 @@ def test_a_reader_that_was_stopped_for_a_while_loses_samples_and_counts_each(tmp
             wait_until_it_samples(recorder.pid)
             os.kill(recorder.pid, signal.SIGSTOP)
             program.go()
-            wait_for(lambda: program.cpu_s() > 0.5, "work that nobody reads about")  # 5,000 samples, a ring of 500
+            wait_for_work(program.pid, 0.5)  # 5,000 samples that nobody reads, a ring of 500
             os.kill(recorder.pid, signal.SIGCONT)
             program.end()
             _, said = recorder.communicate(timeout=HANG_S)

@@ -10,7 +10,7 @@ import pytest
 
 import stackhound
 from support_profiles import assert_accounted_for, count, misses, named_share, samples_of, where
-from support_recordings import command_line, record_some, recorder, wait_for_samples
+from support_recordings import command_line, record_running, recorder, wait_for_samples
 from support_workloads import FOR_EVER, HANG_S, Program, build
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def ns_tid_of(task: Path) -> int:
 
 def test_the_whole_system_includes_namespaces(inside: Program) -> None:
     inside.go()
-    samples = samples_of(record_some(300, frequency_hz=999))
-    own = where(samples, lambda sample: sample.pid == child_of(inside.pid))
+    pid = child_of(inside.pid)
+    samples = samples_of(record_running(pid, 0.1, frequency_hz=999))
+    own = where(samples, lambda sample: sample.pid == pid)
     assert {sample.ns_pid for sample in own} == {1}
 
 

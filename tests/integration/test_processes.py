@@ -238,7 +238,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.parametrize("kind", ["fork", "exec"])
 def test_a_storm_of_500_new_processes_a_second_is_recorded_in_bounded_memory(kind: str) -> None:
-    children = 1500
+    children = 1000
     brief = build("generation.c", *FREESTANDING, "-DWORK=brief_work")
     with Program(build("storm.c"), kind, str(children), "500", brief) as program:
         with recorder(pids=(program.pid,), frequency_hz=999) as recording:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from support_recordings import command_line
+from support_recordings import command_line, wait_until_it_samples
 from support_workloads import FOR_EVER, HANG_S, Program, build, line_of
 
 if TYPE_CHECKING:
@@ -154,9 +154,11 @@ def test_a_stream_ends_with_its_process() -> None:
     with Program(build("busy.c"), "300") as program:
         command = command_line("stream", "-p", str(program.pid), "-f", "99", "-E")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            wait_until_it_samples(process.pid)
             program.go()
             out, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 0
+    assert out
     assert all(FOLDED.fullmatch(line) for line in out.splitlines())
 
 
@@ -180,5 +182,6 @@ def test_a_stream_into_a_pipe_that_closes_ends_quietly() -> None:
         result = subprocess.run(
             ["bash", "-o", "pipefail", "-c", f"{command} | head -3"], capture_output=True, timeout=HANG_S, check=False
         )
+    assert result.returncode == 128 + signal.SIGPIPE
     assert len(result.stdout.splitlines()) == 3
     assert result.stderr == b""
