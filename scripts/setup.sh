@@ -39,8 +39,7 @@ setup_lint() {
 }
 
 setup_test() {
-    # shellcheck disable=SC2046  # one word a package
-    ensure_packages "the tests" $(sed 's/#.*//' tests/apt.txt)
+    once apt tests/apt.txt -- ensure_test_packages
     once test pyproject.toml tests/requirements.txt -- install_test_packages
     once oracles tests/oracles/package.json -- install_oracles
 }
@@ -111,15 +110,30 @@ ensure_packages() {
     local why=$1 package missing=()
     shift
     for package in "$@"; do
-        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+        is_installed "$package" || missing+=("$package")
     done
     [ ${#missing[@]} -eq 0 ] || install_packages "$why" "${missing[@]}"
 }
 
+# ensure_test_packages: not all releases have all; Ubuntu's Chromium is a snap.
+ensure_test_packages() {
+    local package wanted=()
+    for package in $(sed 's/#.*//' tests/apt.txt); do
+        if is_installed "$package" || debian_has "$package"; then
+            wanted+=("$package")
+        else
+            say "apt: there is no package $package here; tests that need it skip themselves"
+        fi
+    done
+    ensure_packages "the tests" "${wanted[@]}"
+}
+
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
 # debian_has PACKAGE: whether this release can install it.
 debian_has() {
     have apt-get || return
-    as_root apt-get update -qq
+    refresh_apt
     [[ $(apt-cache policy "$1") == *"Candidate: "[0-9]* ]]
 }
 
@@ -129,8 +143,14 @@ install_packages() {
     shift
     have apt-get || die "$why needs these Debian packages, or what your system calls them: $*"
     say "apt: installing for $why: $*"
-    as_root apt-get update -qq
+    refresh_apt
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-remove --no-install-recommends "$@"
+}
+
+# refresh_apt: once a run.
+refresh_apt() {
+    [ -n "${apt_is_fresh:-}" ] || as_root apt-get update -qq
+    apt_is_fresh=1
 }
 
 as_root() {
@@ -192,6 +212,8 @@ install_oracles() {
     ensure_node
     say "npm: installing what tests/oracles/package.json names"
     npm install --prefix tests/oracles --no-audit --no-fund --no-package-lock --loglevel error
+    say "Go: compiling pprof from Go's own sources (some minutes the first time)"
+    GOPROXY=off GOFLAGS=-mod=mod GOTOOLCHAIN=local go tool -n pprof >/dev/null # as tests/golden/test_pprof.py calls it
 }
 
 ensure_go() {

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from fixtures.examples import METADATA, two_events, web_server
 from fixtures.profiles import CPU, Frame, build_profile
 from stackhound.errors import EmptyProfile, UsageError
 from stackhound.formats import by_name
 
-CHROMIUM = shutil.which("chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
 WINDOW = {"width": 1000, "height": 600}
 READBACK = "willReadFrequently"  # Chromium's advice on how these tests look at colours
 HOSTILE = [
@@ -53,16 +49,6 @@ def recursive():
         ],
         metadata=METADATA,
     )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

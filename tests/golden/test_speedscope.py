@@ -18,7 +18,7 @@ from fixtures.profiles import build_profile
 from stackhound.formats import by_name
 
 APP = Path(__file__).parents[1] / "oracles/node_modules/speedscope/dist/release"
-CHROMIUM = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000", "--dump-dom")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000", "--dump-dom")
 
 
 def write(profile, event=None, name="speedscope"):
@@ -31,14 +31,22 @@ def load(profile, event=None):
     return json.loads(write(profile, event))
 
 
-def open_in_app(directory, file_name, data):
+@pytest.fixture
+def open_in_app(chromium, tmp_path):
     """The rows of the app's table of functions: {name: (total, self)}."""
-    script = directory / "profile.js"
-    content = base64.b64encode(data).decode()
-    script.write_text(f"speedscope.loadFileFromBase64({json.dumps(file_name)}, {json.dumps(content)})")
-    address = f"file://{APP}/index.html#localProfilePath={script}&view=sandwich"
-    chromium = (*CHROMIUM, f"--user-data-dir={directory}/chromium", address)
-    page = subprocess.run(chromium, capture_output=True, text=True, check=True, timeout=120).stdout
+
+    def open_it(file_name, data):
+        script = tmp_path / "profile.js"
+        content = base64.b64encode(data).decode()
+        script.write_text(f"speedscope.loadFileFromBase64({json.dumps(file_name)}, {json.dumps(content)})")
+        address = f"file://{APP}/index.html#localProfilePath={script}&view=sandwich"
+        command = (chromium, *FLAGS, f"--user-data-dir={tmp_path}/chromium", address)
+        return rows(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+
+    return open_it
+
+
+def rows(page):
     rows = re.findall(r"<tr\b[^>]*>(?:(?!</tr>).)*?</tr>", page, re.DOTALL)
     cells = [[html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<td\b.*?</td>", row)] for row in rows]
     return {row[2]: (row[0], row[1]) for row in cells if len(row) == 3 and "%" in row[0]}
@@ -50,8 +58,8 @@ def test_the_file_is_what_its_schema_says(profile):
     jsonschema.validate(load(profile), schema)
 
 
-def test_the_app_shows_the_functions_with_their_shares(tmp_path):
-    shown = open_in_app(tmp_path, "x.speedscope.json", write(web_server()))
+def test_the_app_shows_the_functions_with_their_shares(open_in_app):
+    shown = open_in_app("x.speedscope.json", write(web_server()))
     assert shown["_start"] == ("40.40ms (100%)", "0.00ns (<0.01%)")
     assert shown["main"] == ("30.30ms (75%)", "0.00ns (<0.01%)")
     assert shown["vfs_read"] == ("20.20ms (50%)", "20.20ms (50%)")
@@ -59,8 +67,8 @@ def test_the_app_shows_the_functions_with_their_shares(tmp_path):
     assert shown["nginx: worker"] == ("10.10ms (25%)", "0.00ns (<0.01%)")
 
 
-def test_the_app_reads_folded_stacks_the_same(tmp_path):
-    shown = open_in_app(tmp_path, "x.folded", write(web_server(), name="folded"))
+def test_the_app_reads_folded_stacks_the_same(open_in_app):
+    shown = open_in_app("x.folded", write(web_server(), name="folded"))
     assert shown["_start"] == ("4 (100%)", "0 (<0.01%)")
     assert shown["vfs_read_[k]"] == ("2 (50%)", "2 (50%)")
 

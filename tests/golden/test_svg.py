@@ -5,11 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import re
-import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from fixtures.examples import METADATA, two_events, web_server
 from fixtures.profiles import Frame, build_profile
@@ -18,8 +16,6 @@ from stackhound.formats import by_name
 
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWING = 1152  # px of the root
-CHROMIUM = shutil.which("chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
 FIND = "(wanted) => { getSelection().removeAllRanges(); return window.find(wanted); }"  # what Ctrl-F does
 HOSTILE = [
     "</text><script>window.hacked=1</script>",
@@ -66,16 +62,6 @@ def frames(profile):
 
 def texts(profile):
     return ["".join(one.itertext()) for one in ET.fromstring(write(profile)).iter(f"{SVG}text")]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from support_profiles import (
 from support_recordings import (
     command_line,
     record_some,
+    record_whole,
     recorder,
     run_stackhound,
     wait_for,
@@ -106,8 +107,8 @@ def test_a_program_that_unmaps_and_maps_its_code_is_recorded() -> None:
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_process_with_60000_mappings_stops_nothing(when: str) -> None:
-    with Program(build("mappings.c"), "60000", when) as program:
-        profile = record_some(600, program, frequency_hz=999)
+    with Program(build("mappings.c"), "60000", when, "100") as program:
+        profile = record_whole(program, frequency_hz=999)
     assert_accounted_for(profile)
     assert profile.metadata["counters"]["lost_ring_full"] == 0, "the recorder had no time for samples"
     samples = samples_of(profile)
