@@ -244,7 +244,7 @@ sys.exit(main.main(["record", "-d", "1", "-o", "/tmp/stackhound-unprivileged.hou
 
 
 def test_on_a_terminal_a_line_says_how_it_goes(spinner):
-    shown = run_on_terminal("record", "-d", "1", "-p", spinner.pid).decode()
+    shown = run_on_terminal("record", "-d", "1.5", "-p", spinner.pid).decode()
     assert re.search(r"\r\x1b\[K[\d.]+ s · \d+ samples? · 0 lost · .* · Ctrl-C ends it", shown)
     last_line = shown.rindex(" lost · ", 0, shown.index("cpu by"))
     assert "\r\x1b[K" in shown[last_line : shown.index("cpu by")]  # taken away before the summary

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import stackhound
+from stackhound.profile.schema import SampleFlag
 from support_profiles import (
     Sample,
     assert_accounted_for,
@@ -216,8 +217,9 @@ def test_the_same_process_id_again_is_another_process() -> None:
         profile = record_whole(program, frequency_hz=1999)
         recycled = program.truth()["recycled"]
     assert recycled > 400, "other processes took the id"
-    samples = [sample for sample in samples_of(profile) if sample.comm == "generation" and sample.frames]
-    assert count(samples, "even_work") + count(samples, "odd_work") > 0.9 * count(samples), misses(samples)
+    # In the kernel it may still be on its way from the program before.
+    own = [one for one in samples_of(profile) if one.comm == "generation" and not one.flags & SampleFlag.IN_KERNEL]
+    assert count(own, "even_work") + count(own, "odd_work") > 0.9 * count(own) > 0, misses(own)
     for executable, sample in zip(executables_of(profile), samples_of(profile), strict=True):
         for work in {"even_work", "odd_work"} & set(sample.names):
             expected = str(programs[work == "odd_work"])
