@@ -5,19 +5,12 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 
 from fixtures.examples import two_events
 from stackhound.errors import UsageError
 from stackhound.formats import FORMATS, by_name, by_path
-
-
-@pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.name)
-def test_what_the_list_says_of_a_format_is_what_its_file_says(known):
-    module = import_module(f"stackhound.formats.{known.name}")
-    assert (module.NAME, tuple(module.SUFFIXES), module.BINARY) == (known.name, known.suffixes, known.binary)
 
 
 @pytest.mark.parametrize(

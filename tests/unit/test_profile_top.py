@@ -61,10 +61,10 @@ def test_any_arrow_library_reads_it():
 
 def test_it_prints_as_a_table():
     assert str(build_profile(ROWS).top(10)).splitlines() == [
-        "  self    total    self    total  function   object",
-        "90.0 %   90.0 %  900 ns   900 ns  fib        app",
-        "10.0 %   10.0 %  100 ns   100 ns  [libx.so]  libx.so",
-        " 0.0 %  100.0 %    0 ns  1.00 µs  main       app",
+        " self   total    self    total  function   object",
+        "90.0%   90.0%  900 ns   900 ns  fib        app",
+        "10.0%   10.0%  100 ns   100 ns  [libx.so]  libx.so",
+        " 0.0%  100.0%    0 ns  1.00 µs  main       app",
     ]
 
 

@@ -146,7 +146,7 @@ class Request(NamedTuple):
 
 def _check_event(options: RecordOptions, target: Target, event: str | None) -> None:
     """See that the output can be drawn: after the recording it would be too late."""
-    names = [one["name"] for one in options.native()["events"]]
+    names = [source.name for source in options.sources]
     if event is None and target.format.single_event and len(names) > 1:
         shown = f"{target.format.name} shows one of the events {', '.join(names)}"
         raise UsageError(shown, "choose one with --event NAME")

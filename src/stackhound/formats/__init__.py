@@ -1,8 +1,7 @@
 """The output formats, one file each, found by name or by the suffix of a path.
 
-To add one: write ``formats/NAME.py`` with ``NAME``, ``SUFFIXES`` and ``write``, add its line to `FORMATS`, and a
-test under ``tests/golden/`` that puts the result before a reader that is not ours. This file repeats names and
-suffixes so that a format is loaded only when it is used; a test compares the two.
+To add one: write ``formats/NAME.py`` with ``write``, add its line to `FORMATS`, and a test under ``tests/golden/``
+that puts the result before a reader that is not ours. A format is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ class Format(NamedTuple):
         suffixes: endings of a path that ask for it, each with its dot; empty when only its name does.
         summary: what it is, in a few words.
         binary: not for a terminal.
-        picture: made to be looked at.
         directory: a directory of files, not one stream of bytes.
         single_event: shows one event, which has to be named where a profile has several.
     """
@@ -36,7 +34,6 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     summary: str
     binary: bool = False
-    picture: bool = False
     directory: bool = False
     single_event: bool = False
 
@@ -70,8 +67,8 @@ FORMATS: tuple[Format, ...] = (
     Format("jsonl", (".jsonl",), "a JSON object a sample, one a line"),
     Format("pprof", (".pb.gz",), "for go tool pprof and Pyroscope", binary=True, single_event=True),
     Format("speedscope", (".speedscope.json",), "for speedscope.app"),
-    Format("svg", (".svg",), "flame graph, a picture to print or to embed", picture=True, single_event=True),
-    Format("html", (".html",), "flame graph, one page to zoom and search", picture=True, single_event=True),
+    Format("svg", (".svg",), "flame graph, a picture to print or to embed", single_event=True),
+    Format("html", (".html",), "flame graph, one page to zoom and search", single_event=True),
     Format("parquet", (), "the tables, for polars, DuckDB and Spark", binary=True, directory=True),
 )
 

@@ -17,10 +17,6 @@ from stackhound.formats.weights import join_paths, location_texts, sum_by_text, 
 if TYPE_CHECKING:
     from stackhound.profile import Frames, Profile
 
-NAME = "counted"
-SUFFIXES = (".counted",)
-BINARY = False
-
 UNKNOWN = "[UNKNOWN]"
 NO_STACK = f"{UNKNOWN};"
 

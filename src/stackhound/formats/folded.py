@@ -20,10 +20,6 @@ from stackhound.profile.schema import KERNEL_KINDS
 if TYPE_CHECKING:
     from stackhound.profile import Frames, Profile
 
-NAME = "folded"
-SUFFIXES = (".folded",)
-BINARY = False
-
 
 def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
     """Write one event as folded stacks.

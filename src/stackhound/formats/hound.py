@@ -9,10 +9,6 @@ from stackhound.profile import hound
 if TYPE_CHECKING:
     from stackhound.profile import Profile
 
-NAME = "hound"
-SUFFIXES = (".hound",)
-BINARY = True
-
 
 def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
     """Write everything; with ``event`` only its samples, and what they refer to.

@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from stackhound.profile import Profile
     from stackhound.profile.columns import Numbers
 
-NAME = "html"
-SUFFIXES = (".html",)
-BINARY = False
-
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("tree.js", "amounts.js", "painter.js", "page.js")
 

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from stackhound.profile import Profile
     from stackhound.profile.columns import Numbers
 
-NAME = "jsonl"
-SUFFIXES = (".jsonl",)
-BINARY = False
-
 #: Stacks whose text is kept: 4,096 × ~3 KB = 12 MB. The hot stacks of a busy machine are fewer.
 CACHED_STACKS = 4_096
 #: Samples turned into Python objects at a time: 65,536 × 8 columns × 32 bytes = 17 MB.

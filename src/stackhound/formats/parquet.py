@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
     from stackhound.profile import Profile
 
-NAME = "parquet"
-SUFFIXES = ()
-BINARY = True
-
 
 def write_directory(profile: Profile, path: Path) -> None:
     """Write every table and the metadata into the directory ``path``; files of the same names are replaced.

@@ -22,10 +22,6 @@ from stackhound.profile.metadata import read_int
 if TYPE_CHECKING:
     from stackhound.profile import Event, Profile
 
-NAME = "pprof"
-SUFFIXES = (".pb.gz",)
-BINARY = True
-
 #: gzip's own default. Level 9, which Python's would be, took twice as long for 0.3% less (200 k stacks).
 COMPRESSION_LEVEL = 6
 

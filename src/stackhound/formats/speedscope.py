@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from stackhound.profile import Event, Profile
     from stackhound.profile.columns import Numbers
 
-NAME = "speedscope"
-SUFFIXES = (".speedscope.json",)
-BINARY = False
-
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 #: The format's names of units; a count has none.
 UNITS = {"nanoseconds": "nanoseconds", "bytes": "bytes"}

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from stackhound.profile import Profile
     from stackhound.profile.columns import Numbers
 
-NAME = "svg"
-SUFFIXES = (".svg",)
-BINARY = False
-
 # All in px of the drawing, which scales.
 WIDTH = 1200
 MARGIN = 24

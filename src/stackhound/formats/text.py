@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
     from stackhound.profile import Event, Frames, Profile
 
-NAME = "text"
-SUFFIXES = (".txt",)
-BINARY = False
-
 INDENT = " " * 9
 NO_STACK = f"{INDENT}[no stack]\n"
 

@@ -99,7 +99,7 @@ class _Lines:
         inlined[1:] = location[1:] == location[:-1]
         function = profile.numbers("lines", "function")[order].astype(np.uint64)
         line = profile.numbers("lines", "line")[order].astype(np.uint64) if lines else np.uint64(0)
-        # function < 2**31 (`schema.check`), inlined: 1 bit, line: 32 bits
+        # function < 2**31 (`stackhound.profile.check`), inlined: 1 bit, line: 32 bits
         key = (function << np.uint64(33)) | (inlined << np.uint64(32)) | line
         unique, self.ids = np.unique(key, return_inverse=True)
         self.count = np.bincount(location, minlength=profile.table("locations").num_rows)

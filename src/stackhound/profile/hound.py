@@ -44,7 +44,7 @@ MAX_METADATA_BYTES = 8 << 20
 MAX_MEMBERS = 1_000
 #: Only the owner may read it, as with perf's files: it holds the command lines of others.
 FILE_MODE = 0o600
-#: Decoded tables may take this, and for each byte of the file as much again (`crates/core/src/parquet.rs` has why).
+#: Decoded tables may take this, and so much more for each byte of the file (`crates/core/src/parquet/read.rs`: why).
 FREE_DECODED_BYTES = 256 << 20
 MAX_RATIO = 64
 #: ZIP keeps no time zone and nothing before 1980. A fixed date: the same profile is the same bytes.

@@ -53,8 +53,8 @@ class TopTable:
         columns = ("self_percent", "total_percent", "self", "total", "function", "object")
         return [
             (
-                f"{self_percent:.1f} %",
-                f"{total_percent:.1f} %",
+                f"{self_percent:.1f}%",
+                f"{total_percent:.1f}%",
                 format_value(own, unit),
                 format_value(total, unit),
                 printable(function, NAME_WIDTH),

@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackhound.errors import UsageError
-
-MOUNTS = Path("/proc/self/mounts")
+from stackhound.recording.machine import Machine
 
 
 def cgroup_mount() -> Path | None:
     """Where the cgroup v2 hierarchy is mounted; None when it is not."""
-    for line in MOUNTS.read_text().splitlines():
-        _, where, kind, *_ = line.split(" ")
-        if kind == "cgroup2":
-            return Path(where)
-    return None
+    where = Machine().mounted("cgroup2")
+    return Path(where) if where else None
 
 
 def find_cgroup(name: str) -> Path:

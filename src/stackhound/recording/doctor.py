@@ -213,7 +213,7 @@ def check_events(_: Machine) -> Iterator[Finding]:
         yield Finding(subject, _state(state), reason, remedy) if reason else Finding(subject, "ok", "can be opened")
 
 
-#: How to come by what the core probes, by its names. The versions are those of design and ARCHITECTURE.md.
+#: How to come by what the core probes, by its names. The versions are those of ARCHITECTURE.md.
 PROBE_REMEDIES: Final = {
     "sampling programs": "run with sudo",
     "process records": "run with sudo",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,7 +80,7 @@ class RecordOptions:
             EventUnavailable: a tracepoint, and tracefs cannot be read.
         """
         return {
-            "events": [self._native_event(source) for source in self._sources()],
+            "events": [self._native_event(source) for source in self.sources],
             "software_only": self.software_only,
             "pids": list(dict.fromkeys(self.pids)),
             "held_pids": list(self.held_pids),
@@ -112,8 +113,14 @@ class RecordOptions:
         if self.period is None:
             _check_sample_rate(self.frequency_hz or DEFAULT_HZ)
 
-    def _sources(self) -> list[EventSource]:
-        """The events without repetition, whatever alias named them."""
+    @cached_property
+    def sources(self) -> list[EventSource]:
+        """The events without repetition, whatever alias named them.
+
+        Raises:
+            UsageError: an event has no such name.
+            EventUnavailable: a tracepoint, and tracefs cannot be read.
+        """
         return list({source.name: source for source in map(find_event, self.events)}.values())
 
     def _native_event(self, source: EventSource) -> dict[str, Any]:
