@@ -27,6 +27,7 @@ mod session;
 mod sideband;
 mod sigbus;
 mod sources;
+mod targets;
 mod tracefs;
 
 pub use error::{Error, ErrorKind, Result};

@@ -1,6 +1,7 @@
 //! What to record.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How often an event makes a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +62,8 @@ pub struct Options {
     pub ring_bytes: Option<usize>,
     /// Keep each sample's virtual addresses.
     pub raw_addresses: bool,
-    /// Between two drains.
-    pub drain_interval_ms: u64,
+    /// Between two drains; None: by rate.
+    pub drain_interval: Option<Duration>,
     /// Where separate debug files are looked for, besides the usual places.
     pub debug_dirs: Vec<PathBuf>,
     /// 0 error … 4 trace; to stderr.

@@ -77,7 +77,7 @@ fn options() -> Options {
         aggregate: false,
         ring_bytes: None,
         raw_addresses: false,
-        drain_interval_ms: 100,
+        drain_interval: None,
         debug_dirs: Vec::new(),
         log_level: 0,
     }

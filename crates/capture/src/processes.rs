@@ -44,9 +44,10 @@ enum Target {
 struct Instance {
     start_boottime_ns: Option<u64>,
     info: ProcessInfo,
-    /// What /proc said after an exec, until the program's first mapping tells that it was this very program.
-    unconfirmed: Option<ProcessInfo>,
     mappings: Arc<Vec<Mapping>>,
+    /// Of the program that called exec: until the new one's first instruction the thread's user registers are still the
+    /// old ones.
+    before_exec: Arc<Vec<Mapping>>,
     row: Option<ProcessId>,
     written: HashSet<(u64, u64, FileId)>,
     has_news: bool,
@@ -69,6 +70,9 @@ pub struct Processes {
     unknown: HashMap<&'static str, ObjectId>,
     reasons: HashMap<ObjectId, &'static str>,
     gone: u64,
+    only_known: bool,
+    /// Processes that became other programs, since the last look.
+    new_programs: Vec<u32>,
 }
 
 const OUTSIDE: &str = "outside any mapping";
@@ -77,6 +81,32 @@ const VSYSCALL: &str = "vsyscall page";
 const NO_PERF_MAP: &str = "code without a file, and no perf map";
 
 impl Processes {
+    /// `only_known`: what other processes do than those scanned, their children and sampled ones is passed over.
+    pub fn new(only_known: bool) -> Self {
+        Self {
+            only_known,
+            ..Self::default()
+        }
+    }
+
+    /// Whether `look_at_new` has something to look at.
+    pub fn has_new(&self) -> bool {
+        !self.new_programs.is_empty()
+    }
+
+    /// Reads what /proc says of the programs that began before the last turn, and have not ended since: most processes
+    /// of a busy machine live shorter than that, and are not worth the system calls.
+    pub fn look_at_new(&mut self, profile: &mut Profile) {
+        for pid in std::mem::take(&mut self.new_programs) {
+            let instance = self.by_pid.get_mut(&pid);
+            if let Some(instance) = instance.filter(|instance| instance.ended_ns.is_none())
+                && let Some(info) = ProcessInfo::read(pid)
+            {
+                instance.complete(info, profile);
+            }
+        }
+    }
+
     /// Reads a process that runs already.
     pub fn scan(&mut self, pid: u32, files: &mut FileStore, now_ns: u64) {
         if !self.by_pid.contains_key(&pid) {
@@ -115,11 +145,17 @@ impl Processes {
         self.by_pid.insert(pid, child);
     }
 
-    /// The new program's path comes with its first mapping; what /proc says may be of a later process.
+    /// The new program's path comes with its first mapping, the rest from /proc when it has lived for a turn.
     fn exec(&mut self, pid: u32, comm: &[u8], time_ns: u64, profile: &mut Profile) {
+        if self.only_known && !self.by_pid.contains_key(&pid) {
+            return;
+        }
         let before = self.by_pid.get(&pid);
         let inherited = before.map(|instance| instance.info.clone()).unwrap_or_default();
         let start_boottime_ns = before.and_then(|instance| instance.start_boottime_ns);
+        let before_exec = before
+            .map(|instance| Arc::clone(&instance.mappings))
+            .unwrap_or_default();
         if let Some(row) = before.and_then(|instance| instance.row) {
             profile.process_mut(row).exit_boottime_ns = Some(time_ns);
         }
@@ -129,13 +165,13 @@ impl Processes {
             command_line: String::new(),
             ..inherited
         };
-        let unconfirmed = ProcessInfo::read(pid);
         let program = Instance {
             start_boottime_ns,
-            unconfirmed,
+            before_exec,
             ..Instance::empty(info)
         };
         self.by_pid.insert(pid, program);
+        self.new_programs.push(pid);
     }
 
     fn exit(&mut self, pid: u32, time_ns: u64, profile: &mut Profile) {
@@ -148,6 +184,9 @@ impl Processes {
     }
 
     fn map(&mut self, pid: u32, map: &MappedFile, time_ns: u64, files: &mut FileStore) {
+        if self.only_known && !self.by_pid.contains_key(&pid) {
+            return;
+        }
         let instance = self
             .by_pid
             .entry(pid)
@@ -194,10 +233,16 @@ impl Processes {
 
     /// How many of a user stack's frames, leaf first, are code: frame pointers lead astray in code that was built
     /// without them, and what they find there is no return address. The leaf is always one.
-    pub fn code_frames(&self, pid: u32, user: &[u64]) -> usize {
-        let Some(instance) = self.by_pid.get(&pid).filter(|instance| !instance.was_gone) else {
+    pub fn code_frames(&mut self, pid: u32, user: &[u64]) -> usize {
+        let Some(instance) = self.by_pid.get_mut(&pid).filter(|instance| !instance.was_gone) else {
             return user.len();
         };
+        if user
+            .first()
+            .is_some_and(|leaf| find(&instance.mappings, *leaf).is_some())
+        {
+            instance.before_exec = Arc::default();
+        }
         let is_astray = |address: &u64| instance.find(address.wrapping_sub(1)).is_none();
         user.iter()
             .skip(1)
@@ -267,8 +312,8 @@ impl Instance {
         Self {
             start_boottime_ns: None,
             info,
-            unconfirmed: None,
             mappings: Arc::default(),
+            before_exec: Arc::default(),
             row: None,
             written: HashSet::new(),
             has_news: true,
@@ -311,7 +356,7 @@ impl Instance {
             _ => Target::File(files.hold(pid, map)),
         };
         if matches!(target, Target::File(_)) && self.info.executable.is_empty() {
-            self.confirm(&String::from_utf8_lossy(&map.path));
+            self.info.executable = String::from_utf8_lossy(&map.path).into_owned();
         }
         let first_ns = time_ns;
         let new = Mapping {
@@ -330,19 +375,24 @@ impl Instance {
         }
     }
 
-    /// The program is this one: what /proc said of it counts if it named it too.
-    fn confirm(&mut self, executable: &str) {
-        if let Some(found) = self.unconfirmed.take().filter(|found| found.executable == executable) {
-            let comm = std::mem::take(&mut self.info.comm);
-            self.info = ProcessInfo { comm, ..found };
+    /// What /proc says counts if it is of this very program.
+    fn complete(&mut self, found: ProcessInfo, profile: &mut Profile) {
+        if found.executable != self.info.executable {
+            return;
         }
-        self.info.executable = executable.into();
+        let comm = std::mem::take(&mut self.info.comm);
+        self.info = ProcessInfo { comm, ..found };
+        if let Some(row) = self.row {
+            let (info, row) = (&self.info, profile.process_mut(row));
+            row.executable.clone_from(&info.executable);
+            row.command_line.clone_from(&info.command_line);
+            row.cgroup.clone_from(&info.cgroup);
+            row.container = container(&info.cgroup);
+        }
     }
 
     fn find(&self, address: u64) -> Option<Mapping> {
-        let after = self.mappings.partition_point(|mapping| mapping.start <= address);
-        let mapping = self.mappings.get(after.checked_sub(1)?)?;
-        (address < mapping.end).then_some(*mapping)
+        find(&self.mappings, address).or_else(|| find(&self.before_exec, address))
     }
 
     fn row(&mut self, pid: u32, ns_pid: u32, start_boottime_ns: u64, profile: &mut Profile) -> ProcessId {
@@ -370,6 +420,10 @@ impl Instance {
         if !std::mem::take(&mut self.has_news) {
             return;
         }
+        profile
+            .process_mut(process)
+            .executable
+            .clone_from(&self.info.executable);
         for mapping in self.mappings.iter() {
             let Mapping {
                 start,
@@ -410,6 +464,12 @@ impl Instance {
         perf_maps.insert(object, open_perf_map(pid));
         *self.anonymous.insert(object)
     }
+}
+
+fn find(mappings: &[Mapping], address: u64) -> Option<Mapping> {
+    let after = mappings.partition_point(|mapping| mapping.start <= address);
+    let mapping = mappings.get(after.checked_sub(1)?)?;
+    (address < mapping.end).then_some(*mapping)
 }
 
 /// Removes a range from mappings that are ordered and do not overlap.

@@ -124,7 +124,8 @@ fn text(pid: u32, name: &str, limit: u64) -> Option<String> {
 }
 
 fn bytes(pid: u32, name: &str, limit: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
+    const USUAL_BYTES: usize = 4 << 10; // or the first read would be of 32
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
     let read = |bytes: &mut Vec<u8>| -> io::Result<usize> {
         File::open(format!("/proc/{pid}/{name}"))?
             .take(limit)

@@ -30,6 +30,7 @@ use crate::raw_sample::RawSample;
 use crate::sideband::{ProcessEvent, Sideband};
 use crate::sigbus::Guard;
 use crate::sources::SymbolSources;
+use crate::targets::Targets;
 use crate::tracefs::Tracefs;
 
 /// Tables by name.
@@ -223,14 +224,17 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
     }
 }
 
-/// Between two drains at least this long passes, so that a storm of new processes does not keep us busy.
-const MIN_TURN: Duration = Duration::from_millis(10);
+/// Between two drains at least this long passes, so that a storm of new processes does not keep us busy; and after a
+/// process became another program no longer, so that what lives for 100 ms is looked at.
+const MIN_TURN: Duration = Duration::from_millis(40);
+/// At high rates the rings are drained this often, otherwise half as often: they hold more than half a second.
+const FAST_DRAIN: Duration = Duration::from_millis(100);
 /// A turn reads at most this many processes that ran before, so that the ring is drained in between.
 const SCANS_PER_TURN: usize = 64;
 /// New CPUs, the combining cache and ended processes are looked after this often.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The status on the board is at most this old; it takes a few system calls.
-const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 struct Recording {
     options: Options,
@@ -238,6 +242,7 @@ struct Recording {
     rings: Rings,
     combining: Option<Combining>,
     sideband: Sideband,
+    targets: Targets,
     beginning: Beginning,
     intake: Intake,
     pending: Vec<ProcessEvent>,
@@ -263,7 +268,7 @@ struct Intake {
 impl Recording {
     fn begin(mut options: Options) -> Result<Self> {
         raise_open_files_limit();
-        check_targets(&options.pids)?;
+        let targets = Targets::new(&options.pids)?;
         resolve_tracepoints(&mut options)?;
         let online = cpus::online();
         let settle = |event| Trigger::settle(event, &options, online[0]);
@@ -294,6 +299,7 @@ impl Recording {
             rings,
             combining,
             sideband,
+            targets,
             beginning,
             intake,
             pending: Vec::new(),
@@ -306,16 +312,8 @@ impl Recording {
 
     /// One turn: wait, then everything that is due.
     fn turn(&mut self, board: &Board) {
-        let interval_ms = if self.unscanned.is_empty() {
-            self.options.drain_interval_ms
-        } else {
-            0
-        };
-        let begun = Instant::now();
-        self.sideband.wait(interval_ms as i32);
-        if self.unscanned.is_empty() {
-            std::thread::sleep(MIN_TURN.saturating_sub(begun.elapsed()));
-        }
+        self.wait();
+        self.intake.processes.look_at_new(&mut self.intake.profile);
         self.drain();
         self.scan_some();
         if self.kept_up.elapsed() >= UPKEEP_INTERVAL {
@@ -325,6 +323,23 @@ impl Recording {
             }
         }
         self.report(board);
+    }
+
+    fn wait(&mut self) {
+        if !self.unscanned.is_empty() {
+            return;
+        }
+        let begun = Instant::now();
+        let interval = match self.options.drain_interval {
+            _ if self.intake.processes.has_new() => MIN_TURN,
+            Some(interval) => interval,
+            None if self.options.fastest_hz() > 1_000 => FAST_DRAIN,
+            None => 2 * FAST_DRAIN,
+        };
+        self.targets.wait(self.sideband.fds(), interval);
+        if !self.targets.have_ended() {
+            std::thread::sleep(MIN_TURN.min(interval).saturating_sub(begun.elapsed()));
+        }
     }
 
     /// Samples first, then what processes did: whatever a sample depends on was written before it. What happened
@@ -387,13 +402,9 @@ impl Recording {
     }
 
     fn outcome(&self) -> Option<WaitOutcome> {
-        let pids = &self.options.pids;
         match self.failure {
             Some(_) => Some(WaitOutcome::Failed),
-            None if !pids.is_empty() && pids.iter().all(|pid| procfs::has_ended(*pid)) => {
-                Some(WaitOutcome::TargetsExited)
-            }
-            None => None,
+            None => self.targets.have_ended().then_some(WaitOutcome::TargetsExited),
         }
     }
 
@@ -412,7 +423,7 @@ impl Recording {
     }
 
     fn add_target(&mut self, pid: u32) -> Result<()> {
-        check_targets(&[pid])?;
+        self.targets.add(pid)?;
         self.intake
             .processes
             .scan(pid, &mut self.intake.files, cost::boottime_ns());
@@ -435,6 +446,8 @@ impl Recording {
         } = self.status();
         let counters = self.programs.counters();
         let unseen = self.programs.unseen_entries(&counters);
+        self.drain();
+        self.intake.processes.look_at_new(&mut self.intake.profile);
         self.programs.detach();
         let end_boottime_ns = cost::boottime_ns();
         self.drain();
@@ -524,7 +537,7 @@ impl Intake {
         }
         Self {
             profile,
-            processes: Processes::default(),
+            processes: Processes::new(!options.pids.is_empty()),
             files: FileStore::default(),
             kernel: KernelSpace::read(),
             triggers,
@@ -642,17 +655,6 @@ fn ring_bytes(options: &Options) -> usize {
         None => (options.fastest_hz() * RECORD_BYTES).clamp(128 << 10, 2 << 20) as usize,
     };
     wanted.next_power_of_two().min(1 << 30)
-}
-
-fn check_targets(pids: &[u32]) -> Result<()> {
-    let gone = pids.iter().find(|pid| procfs::has_ended(**pid));
-    gone.map_or(Ok(()), |pid| {
-        Err(Error::new(
-            ErrorKind::NoProcess,
-            format!("there is no process {pid}"),
-            "",
-        ))
-    })
 }
 
 /// Tracepoints have numbers of their own on every machine.

@@ -4,7 +4,7 @@
 //! code in it can run, and orders all of them by the clock that samples use (CLOCK_BOOTTIME).
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -120,32 +120,14 @@ impl Sideband {
         self.lost
     }
 
-    /// Waits until a process changes, for at most this long.
-    pub fn wait(&self, timeout_ms: i32) {
-        // A ring whose CPU went away is always ready; without a pause it would be polled in a loop.
-        let is_ready = |events: &libc::c_short| events & (libc::POLLIN | libc::POLLHUP) == libc::POLLIN;
-        let results = self.poll(timeout_ms);
-        if results.contains(&libc::POLLHUP) && !results.iter().any(is_ready) {
-            std::thread::sleep(std::time::Duration::from_millis(timeout_ms.max(0) as u64));
-        }
+    /// Each is readable when a process has changed.
+    pub fn fds(&self) -> impl Iterator<Item = RawFd> {
+        self.rings.iter().map(|(_, ring)| ring.fd.as_raw_fd())
     }
 
     /// Closes the rings of these CPUs.
     pub fn drop_cpus(&mut self, cpus: &[u32]) {
         self.rings.retain(|(cpu, _)| !cpus.contains(cpu));
-    }
-
-    /// poll(2): what each ring is ready for.
-    fn poll(&self, timeout_ms: i32) -> Vec<libc::c_short> {
-        let poll = |(_, ring): &(u32, Ring)| libc::pollfd {
-            fd: ring.fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut fds: Vec<libc::pollfd> = self.rings.iter().map(poll).collect();
-        // SAFETY: an array of that length. When a signal cuts it short nothing is ready.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
-        fds.iter().map(|fd| fd.revents).collect()
     }
 }
 

@@ -169,7 +169,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         aggregate: required(options, "aggregate")?,
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),
         raw_addresses: required(options, "raw_addresses")?,
-        drain_interval_ms: if drain_interval_ms == 0 { 100 } else { drain_interval_ms },
+        drain_interval: (drain_interval_ms > 0).then(|| Duration::from_millis(drain_interval_ms)),
         debug_dirs: required::<Vec<String>>(options, "debug_dirs")?
             .into_iter()
             .map(PathBuf::from)
