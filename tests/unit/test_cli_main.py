@@ -184,6 +184,21 @@ def test_it_ends_with_its_status_and_all_it_wrote(profile, stackhound):
     assert json.loads(done[0].stdout)["total"] == 10_101_010
 
 
+def test_ctrl_c_while_it_starts_ends_it_without_a_traceback():
+    script = """
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "click":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from stackhound.cli.entry import run
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_python_m_stackhound_is_the_same_command_line():
     shown = start("--version")
     assert (shown.returncode, shown.stderr) == (0, "")

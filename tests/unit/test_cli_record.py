@@ -358,6 +358,15 @@ def test_numpy_is_held_to_one_thread_here_and_not_in_command(monkeypatch):
     assert Path("seen").read_text() == "none\n"
 
 
+def test_a_terminal_that_does_not_say_its_width_shows_the_whole_table(monkeypatch):
+    parent, child = os.openpty()  # of 0 columns
+    with os.fdopen(child, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert main(["record", "-d", "10ms"]) == 0
+        assert b"vfs_read" in os.read(parent, 65536)
+    os.close(parent)
+
+
 STAND_IN = """
 import fcntl, sys, termios
 sys.path[:0] = {paths!r}

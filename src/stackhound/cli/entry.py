@@ -11,13 +11,18 @@ from typing import Final, NoReturn
 #: A start makes about 50,000 objects and no garbage; Python's own 700 have it look for some all the while (5 ms).
 OBJECTS_BETWEEN_COLLECTIONS: Final = 100_000
 
+INTERRUPTED: Final = 130  # 128 + SIGINT
+
 
 def run() -> NoReturn:
     """Be the command: `stackhound.cli.main.main`, and leave without taking Python and numpy apart (20 ms)."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    from stackhound.cli.main import main
+    try:
+        from stackhound.cli.main import main
 
-    status = main()
+        status = main()
+    except KeyboardInterrupt:  # while it was imported
+        status = INTERRUPTED
     with suppress(OSError):  # what `main` could not write either, and said so
         sys.stdout.flush()
     os._exit(status)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from stackhound.cli.entry import INTERRUPTED
 from stackhound.cli.verbosity import Verbosity, verbose_option
 from stackhound.errors import OutputError, StackhoundError, UsageError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-INTERRUPTED: Final = 130  # 128 + SIGINT
 READER_GONE: Final = 141  # 128 + SIGPIPE
 
 OPENBLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
