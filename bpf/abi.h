@@ -93,7 +93,7 @@ struct counters {
 	u64 filtered;           /* not what was asked for */
 	u64 emitted;            /* ring records of kind RECORD_SAMPLE */
 	u64 combined;           /* added to the combining cache */
-	u64 lost_ring_full;     /* also: this CPU has just come, and has no ring yet */
+	u64 lost_ring_full;     /* also: the machine got a CPU more than it had rings for */
 	u64 lost_ring_combined; /* observations in cache entries that found no room in the ring when evicted */
 	u64 lost_no_process;    /* the sampled process is not in the collector's PID namespace */
 	u64 user_truncated;

@@ -8,29 +8,20 @@
 
 #include "maps.h"
 
-/* User space gives every CPU that comes online a map whose one value is the whole ring: its size is set at run time. */
-struct ring_map {
+/* A ring for each CPU; user space sets how many and how large. */
+struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct ring);
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1); /* as many as CPUs are possible */
-	__type(key, u32);
-	__array(values, struct ring_map);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct ring));
 } rings SEC(".maps");
 
 static __always_inline struct ring *this_cpu_ring(void)
 {
-	u32 zero = 0;
 	u32 cpu = bpf_get_smp_processor_id();
-	void *map = bpf_map_lookup_elem(&rings, &cpu);
 
-	return map ? bpf_map_lookup_elem(map, &zero) : 0;
+	return bpf_map_lookup_elem(&rings, &cpu);
 }
 
 /* Room for a sample of any size; NULL when there may be less. */

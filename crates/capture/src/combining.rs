@@ -2,12 +2,12 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
-use crate::error::Result;
-use crate::mapped::MappedArray;
-use crate::programs::{bpf_error, possible_cpus};
+use crate::error::{Error, Result};
+use crate::mapped::Mapped;
+use crate::programs::{bpf_error, map_options, possible_cpus};
 use crate::raw_sample::RawSample;
 
 const SLOT_WORDS: usize = size_of::<abi::Combined>() / 8;
@@ -40,7 +40,7 @@ impl Combining {
     /// map waits for an RCU grace period (kernel/bpf/syscall.c, maybe_wait_bpf_programs).
     fn swap(&mut self) -> Result<()> {
         self.active = 1 - self.active;
-        let fd = self.tables[self.active].memory.map().as_fd().as_raw_fd() as u32;
+        let fd = self.tables[self.active].map.as_fd().as_raw_fd() as u32;
         self.outer
             .update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| bpf_error("the combining table cannot be exchanged", &error))
@@ -55,16 +55,28 @@ impl Combining {
     }
 }
 
-/// One table.
+/// One table, mapped.
 struct Table {
-    memory: MappedArray,
+    map: MapHandle,
+    memory: Mapped,
 }
 
 impl Table {
     fn new(slots: usize) -> Result<Self> {
-        let flags = libbpf_sys::BPF_F_INNER_MAP;
-        let memory = MappedArray::new("combining_table", size_of::<abi::Combined>(), slots, flags)?;
-        Ok(Self { memory })
+        let options = map_options(libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP);
+        let bytes = size_of::<abi::Combined>();
+        let map = MapHandle::create(
+            MapType::Array,
+            Some("combining_table"),
+            4,
+            bytes as u32,
+            slots as u32,
+            &options,
+        )
+        .map_err(|error| bpf_error("the combining table cannot be made", &error))?;
+        let memory = Mapped::new(&map, 0, slots * bytes)
+            .map_err(|error| Error::system("the combining table cannot be mapped", &error))?;
+        Ok(Self { map, memory })
     }
 
     fn take(&mut self, mut handle: impl FnMut(RawSample<'_>)) {

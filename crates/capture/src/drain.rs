@@ -1,22 +1,51 @@
 //! The rings of samples, one for each CPU, that `bpf/emit.h` fills: emptied on a timer.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd};
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::MapHandle;
 
 use crate::abi;
-use crate::error::Result;
-use crate::mapped::MappedArray;
-use crate::programs::bpf_error;
+use crate::error::{Error, Result};
+use crate::mapped::Mapped;
 use crate::raw_sample::RawSample;
+
+/// How large the rings are.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Of records in each ring: a power of two with room for a sample.
+    pub ring_bytes: usize,
+    /// Rings, one a CPU.
+    pub rings: usize,
+}
+
+impl Layout {
+    /// Rings for all CPUs that may ever come; for those up to the last one that is online where that takes too much.
+    pub fn new(ring_bytes: usize, possible: usize, online: &[u32]) -> Self {
+        const MAX_SPARE_BYTES: usize = 64 << 20;
+        let up_to_last = online.iter().max().map_or(1, |last| *last as usize + 1);
+        let rings = if possible * ring_bytes <= MAX_SPARE_BYTES {
+            possible
+        } else {
+            up_to_last
+        };
+        Self { ring_bytes, rings }
+    }
+
+    /// Of a value of the map: whole pages, so that each can be mapped by itself.
+    pub fn value_bytes(&self) -> usize {
+        // SAFETY: asks for a constant.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        (size_of::<abi::Ring>() + self.ring_bytes + size_of::<abi::Sample>()).next_multiple_of(page_bytes)
+    }
+}
 
 /// The rings of the CPUs that are, or were, online.
 pub struct Rings {
     rings: BTreeMap<u32, Ring>,
-    ring_bytes: usize,
-    outer: Option<MapHandle>,
+    map: MapHandle,
+    layout: Layout,
     /// Times and places of the records that were there at the last look.
     found: Vec<(u64, Place)>,
 }
@@ -29,44 +58,23 @@ struct Place {
 }
 
 impl Rings {
-    /// `ring_bytes` for each CPU: a power of two with room for a sample.
-    pub fn new(ring_bytes: usize, online: &[u32]) -> Result<Self> {
+    /// On the programs' map.
+    pub fn new(map: MapHandle, layout: Layout, online: &[u32]) -> Result<Self> {
         let mut rings = Self {
             rings: BTreeMap::new(),
-            ring_bytes,
-            outer: None,
+            map,
+            layout,
             found: Vec::new(),
         };
         rings.add_missing(online)?;
         Ok(rings)
     }
 
-    /// Of each ring, for records.
-    pub fn ring_bytes(&self) -> usize {
-        self.ring_bytes
-    }
-
-    /// A map like all inner ones, for the verifier.
-    pub fn template(&self) -> &MapHandle {
-        self.rings.values().next().expect("some CPU is online").memory.map()
-    }
-
-    /// Hands the rings to the programs.
-    pub fn install(&mut self, outer: MapHandle) -> Result<()> {
-        self.rings
-            .iter()
-            .try_for_each(|(cpu, ring)| ring.install(&outer, *cpu))?;
-        self.outer = Some(outer);
-        Ok(())
-    }
-
-    /// Gives each CPU that came online a ring.
+    /// Reads the rings of CPUs that came online, too.
     pub fn add_missing(&mut self, online: &[u32]) -> Result<()> {
-        for cpu in online {
-            if !self.rings.contains_key(cpu) {
-                let ring = Ring::new(self.ring_bytes)?;
-                self.outer.as_ref().map_or(Ok(()), |outer| ring.install(outer, *cpu))?;
-                self.rings.insert(*cpu, ring);
+        for &cpu in online.iter().filter(|cpu| (**cpu as usize) < self.layout.rings) {
+            if let Entry::Vacant(place) = self.rings.entry(cpu) {
+                place.insert(Ring::new(&self.map, &self.layout, cpu)?);
             }
         }
         Ok(())
@@ -103,7 +111,7 @@ impl Rings {
 }
 
 struct Ring {
-    memory: MappedArray,
+    memory: Mapped,
     bytes: u64,
     taken: u64,
     seen: u64,
@@ -114,21 +122,16 @@ const HEAD_WORD: usize = std::mem::offset_of!(abi::Ring, head) / 8;
 const TAIL_WORD: usize = std::mem::offset_of!(abi::Ring, tail) / 8;
 
 impl Ring {
-    fn new(bytes: usize) -> Result<Self> {
-        let value_bytes = size_of::<abi::Ring>() + bytes + size_of::<abi::Sample>();
+    fn new(map: &MapHandle, layout: &Layout, cpu: u32) -> Result<Self> {
+        let bytes = layout.value_bytes();
+        let memory = Mapped::new(map, cpu as usize * bytes, bytes)
+            .map_err(|error| Error::system("a ring of samples cannot be mapped", &error))?;
         Ok(Self {
-            memory: MappedArray::new("ring", value_bytes, 1, 0)?,
-            bytes: bytes as u64,
+            memory,
+            bytes: layout.ring_bytes as u64,
             taken: 0,
             seen: 0,
         })
-    }
-
-    fn install(&self, outer: &MapHandle, cpu: u32) -> Result<()> {
-        let fd = self.memory.map().as_fd().as_raw_fd();
-        outer
-            .update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| bpf_error("a CPU's ring cannot be put in place", &error))
     }
 
     fn head(&self) -> &AtomicU64 {
@@ -172,5 +175,23 @@ fn order_stores() {
         const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
         // SAFETY: takes no pointers.
         unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Layout;
+
+    #[test]
+    fn cpus_that_may_come_have_rings_unless_that_takes_too_much() {
+        assert_eq!(Layout::new(128 << 10, 64, &[0, 1]).rings, 64);
+        assert_eq!(Layout::new(2 << 20, 240, &[0, 3]).rings, 4);
+    }
+
+    #[test]
+    fn a_ring_has_whole_pages_with_room_for_a_sample_behind_its_end() {
+        let layout = Layout::new(4096, 1, &[0]);
+        assert_eq!(layout.value_bytes() % 4096, 0);
+        assert!(layout.value_bytes() >= 4096 + 2048);
     }
 }

@@ -1,45 +1,29 @@
-//! A BPF array in this process's memory.
+//! Memory of a BPF array that this process shares with the programs.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
-use libbpf_rs::{MapHandle, MapType};
-
-use crate::error::{Error, Result};
-use crate::programs::{bpf_error, map_options};
-
-/// An array of our own, mapped for as long as this lives.
-pub struct MappedArray {
-    map: MapHandle,
+/// A part of an array, mapped for as long as this lives.
+pub struct Mapped {
     words: NonNull<u64>,
     len: usize,
 }
 
-impl MappedArray {
-    /// With `entries` values of `value_bytes` each, a multiple of 8. `flags`: more than `BPF_F_MMAPABLE`.
-    pub fn new(name: &str, value_bytes: usize, entries: usize, flags: u32) -> Result<Self> {
-        let options = map_options(libbpf_sys::BPF_F_MMAPABLE | flags);
-        let map = MapHandle::create(
-            MapType::Array,
-            Some(name),
-            size_of::<u32>() as u32,
-            value_bytes as u32,
-            entries as u32,
-            &options,
-        )
-        .map_err(|error| bpf_error("a table for samples cannot be made", &error))?;
-        let words = map_memory(&map, value_bytes * entries)
-            .map_err(|error| Error::system("a table for samples cannot be mapped", &error))?;
+impl Mapped {
+    /// `bytes` of the array from `offset` on, which is the start of a page.
+    pub fn new(map: &impl AsFd, offset: usize, bytes: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let (fd, offset) = (map.as_fd().as_raw_fd(), offset as libc::off_t);
+        // SAFETY: a fresh shared mapping; the kernel chooses where, and refuses what is not in the array.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, offset) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
         Ok(Self {
-            map,
-            words,
-            len: value_bytes * entries / 8,
+            words: NonNull::new(address.cast()).expect("mmap gives no null"),
+            len: bytes / 8,
         })
-    }
-
-    /// The map itself.
-    pub fn map(&self) -> &MapHandle {
-        &self.map
     }
 
     /// Its first word.
@@ -53,18 +37,7 @@ impl MappedArray {
     }
 }
 
-fn map_memory(map: &MapHandle, bytes: usize) -> std::io::Result<NonNull<u64>> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let fd = map.as_fd().as_raw_fd();
-    // SAFETY: a fresh shared mapping of a whole map; the kernel chooses where.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
-    if address == libc::MAP_FAILED {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(NonNull::new(address.cast()).expect("mmap gives no null"))
-}
-
-impl Drop for MappedArray {
+impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: our own mapping of this very length, which nothing borrows any more.
         unsafe { libc::munmap(self.words.as_ptr().cast(), self.len * 8) };

@@ -3,7 +3,7 @@
 use libbpf_rs::{MapType, ProgramType};
 
 use crate::abi;
-use crate::drain::Rings;
+use crate::drain::Layout;
 use crate::options::{EventSpec, Options, Sampling};
 use crate::perf_event::Trigger;
 use crate::programs::Programs;
@@ -104,9 +104,8 @@ fn sampling() -> Probe {
     let options = options();
     let online = crate::cpus::online();
     let trigger = Trigger::settle(&options.events[0], &options, online[0]);
-    let tried = Rings::new(RING_BYTES, &online)
-        .and_then(|mut rings| Programs::load(&options, vec![trigger], &mut rings))
-        .and_then(|mut programs| programs.attach_missing());
+    let layout = Layout::new(RING_BYTES, online.len(), &online);
+    let tried = Programs::load(&options, vec![trigger], &layout).and_then(|mut programs| programs.attach_missing());
     let say = |events: usize| format!("perf_event and tp_btf programs load and attach, {events} CPUs");
     result("sampling programs", tried.map(say).map_err(|error| error.message))
 }

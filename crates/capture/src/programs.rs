@@ -13,7 +13,7 @@ use libbpf_rs::{
 
 use crate::abi;
 use crate::cpus;
-use crate::drain::Rings;
+use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Sampling};
 use crate::perf_event::{self, Trigger};
@@ -50,7 +50,7 @@ struct Attachment {
 
 impl Programs {
     /// Loads everything; nothing runs yet.
-    pub fn load(options: &Options, triggers: Vec<Trigger>, rings: &mut Rings) -> Result<Self> {
+    pub fn load(options: &Options, triggers: Vec<Trigger>, rings: &Layout) -> Result<Self> {
         print_above(options.log_level);
         let has_cookie = triggers.len() > 1;
         if has_cookie && !kernel_has_cookies() {
@@ -61,9 +61,8 @@ impl Programs {
             ));
         }
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
-        let config = configure(options, &triggers, rings.ring_bytes(), combine_slots, has_cookie);
-        let mut oncpu = load_oncpu(&config, rings, &triggers)?;
-        rings.install(outer_map(&mut oncpu, "rings"))?;
+        let config = configure(options, &triggers, rings.ring_bytes, combine_slots, has_cookie);
+        let oncpu = load_oncpu(&config, rings, &triggers)?;
         let counted = vec![0; triggers.len()];
         let attachments = Vec::new();
         let mut programs = Self {
@@ -222,9 +221,14 @@ impl Programs {
         unsafe { std::mem::transmute(sum) }
     }
 
+    /// The rings of samples.
+    pub fn rings(&mut self) -> MapHandle {
+        MapHandle::try_from(&self.map("rings")).expect("an open map can be duplicated")
+    }
+
     /// The outer map of the combining cache.
     pub fn combining(&mut self) -> MapHandle {
-        outer_map(&mut self.oncpu, "combining")
+        MapHandle::try_from(&self.map("combining")).expect("an open map can be duplicated")
     }
 
     /// Slots of the combining cache a CPU; 0 when there is none.
@@ -270,10 +274,6 @@ fn find_map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
         .maps_mut()
         .find(|map| map.name() == OsStr::new(name))
         .expect("bpf/ declares the map")
-}
-
-fn outer_map(object: &mut Object, name: &str) -> MapHandle {
-    MapHandle::try_from(&find_map(object, name)).expect("an open map can be duplicated")
 }
 
 fn program<'a>(object: &'a mut Object, name: &str) -> ProgramMut<'a> {
@@ -361,12 +361,11 @@ fn prev_power_of_two(number: usize) -> usize {
     if number == 0 { 0 } else { 1 << number.ilog2() }
 }
 
-fn load_oncpu(config: &abi::Config, rings: &Rings, triggers: &[Trigger]) -> Result<Object> {
+fn load_oncpu(config: &abi::Config, rings: &Layout, triggers: &[Trigger]) -> Result<Object> {
     let mut object = open(ONCPU, config)?;
-    let mut outer = open_map(&mut object, "rings");
-    outer
-        .set_max_entries(possible_cpus()? as u32)
-        .and_then(|()| outer.set_inner_map_fd(rings.template().as_fd()))
+    let mut map = open_map(&mut object, "rings");
+    map.set_max_entries(rings.rings as u32)
+        .and_then(|()| map.set_value_size(rings.value_bytes() as u32))
         .map_err(|error| bpf_error("a map cannot be sized", &error))?;
     let has_tracepoints = triggers.iter().any(|trigger| trigger.event.tracepoint.is_some());
     let has_others = triggers.iter().any(|trigger| trigger.event.tracepoint.is_none());
