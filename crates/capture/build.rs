@@ -12,6 +12,8 @@ mod abi;
 
 const PROGRAMS: [&str; 2] = ["oncpu", "lifecycle"];
 
+const ARCHITECTURES: [&str; 2] = ["-D__TARGET_ARCH_x86", "-D__TARGET_ARCH_arm64"];
+
 const FLAGS: [&str; 9] = [
     "-mcpu=v3",
     "-g",
@@ -36,10 +38,11 @@ fn main() {
 
     let compiler = Compiler::find();
     for program in PROGRAMS {
-        compiler.compile(
-            &bpf.join(format!("{program}.bpf.c")),
-            &out.join(format!("{program}.bpf.o")),
-        );
+        let source = bpf.join(format!("{program}.bpf.c"));
+        compiler.compile(&source, wanted_architecture(), &out.join(format!("{program}.bpf.o")));
+        for architecture in ARCHITECTURES {
+            compiler.compile(&source, architecture, &out.join("unused.o")); // so that none breaks unseen
+        }
     }
 }
 
@@ -73,11 +76,11 @@ impl Compiler {
         panic!("no compiler for BPF: `pip install ziglang`, or install clang, or name one in STACKHOUND_CLANG");
     }
 
-    fn compile(&self, source: &Path, object: &Path) {
+    fn compile(&self, source: &Path, architecture: &str, object: &Path) {
         let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys tells where libbpf's headers are");
         let status = Command::new(&self.command[0])
             .args(&self.command[1..])
-            .args(["-target", self.target, architecture()])
+            .args(["-target", self.target, architecture])
             .args(FLAGS)
             .arg("-Wno-unused-parameter") // BPF_PROG() names a context that few programs use
             .args(["-I", &libbpf, "-c"])
@@ -97,10 +100,10 @@ fn runs(command: &[String]) -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-fn architecture() -> &'static str {
+fn wanted_architecture() -> &'static str {
     match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("x86_64") => "-D__TARGET_ARCH_x86",
-        Ok("aarch64") => "-D__TARGET_ARCH_arm64",
+        Ok("x86_64") => ARCHITECTURES[0],
+        Ok("aarch64") => ARCHITECTURES[1],
         other => panic!("x86-64 and arm64 only, not {other:?}"),
     }
 }
