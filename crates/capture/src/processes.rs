@@ -121,7 +121,7 @@ impl Processes {
         match change {
             Change::Fork { parent } => self.fork(pid, parent),
             Change::Exec { comm } => self.exec(pid, &comm, time_ns, profile),
-            Change::Exit => self.exit(pid, time_ns, profile),
+            Change::Exit { tid } => self.exit(pid, tid, time_ns, profile),
             Change::Map(map) => self.map(pid, &map, time_ns, files),
         }
     }
@@ -174,8 +174,10 @@ impl Processes {
         self.new_programs.push(pid);
     }
 
-    fn exit(&mut self, pid: u32, time_ns: u64, profile: &mut Profile) {
-        if let Some(instance) = self.by_pid.get_mut(&pid) {
+    /// A process ends with its last thread: when its first one has ended, the end of each other one may be that.
+    fn exit(&mut self, pid: u32, tid: u32, time_ns: u64, profile: &mut Profile) {
+        let instance = self.by_pid.get_mut(&pid);
+        if let Some(instance) = instance.filter(|instance| tid == pid || instance.ended_ns.is_some()) {
             instance.ended_ns = Some(time_ns);
             if let Some(row) = instance.row {
                 profile.process_mut(row).exit_boottime_ns = Some(time_ns);
@@ -543,5 +545,18 @@ mod tests {
         let id = "0123456789abcdef".repeat(4);
         assert_eq!(container(&format!("/system.slice/docker-{id}.scope")), id);
         assert_eq!(container("/user.slice/session-1.scope"), "");
+    }
+
+    #[test]
+    fn a_process_ends_with_its_last_thread() {
+        let (mut files, mut profile) = (FileStore::default(), Profile::default());
+        let (mut processes, pid) = (Processes::new(false), std::process::id());
+        processes.scan(pid, &mut files, 0);
+        let ends = [(1, pid + 1, None), (2, pid, Some(2)), (3, pid + 2, Some(3))];
+        for (time_ns, tid, expected) in ends {
+            let change = Change::Exit { tid };
+            processes.apply(ProcessEvent { time_ns, pid, change }, &mut files, &mut profile);
+            assert_eq!(processes.by_pid[&pid].ended_ns, expected);
+        }
     }
 }

@@ -52,8 +52,11 @@ pub enum Change {
         /// That program's name, as the kernel cuts it.
         comm: Vec<u8>,
     },
-    /// Its first thread ended.
-    Exit,
+    /// One of its threads ended.
+    Exit {
+        /// The thread; the first one has the process's id.
+        tid: u32,
+    },
     /// It has new code.
     Map(MappedFile),
 }
@@ -262,7 +265,7 @@ fn parse(record: &[u8]) -> Option<Record> {
     let change = match kind {
         PERF_RECORD_LOST => return Some(Record::Lost(u64_at(body, 8)?)),
         PERF_RECORD_FORK => fork(body)?,
-        PERF_RECORD_EXIT if pid == u32_at(body, 8)? => Change::Exit,
+        PERF_RECORD_EXIT => Change::Exit { tid: u32_at(body, 8)? },
         PERF_RECORD_COMM if misc & PERF_RECORD_MISC_COMM_EXEC != 0 => Change::Exec {
             comm: text(body.get(8..)?),
         },
@@ -353,6 +356,12 @@ mod tests {
         assert!(event(&record(PERF_RECORD_FORK, 0, &words(&[7, 7, 8, 7, 0, 0]))).is_none());
         let fork = event(&record(PERF_RECORD_FORK, 0, &words(&[8, 7, 8, 7, 0, 0]))).unwrap();
         assert_eq!(fork.change, Change::Fork { parent: 7 });
+    }
+
+    #[test]
+    fn each_thread_that_ends_is_told() {
+        let exit = event(&record(PERF_RECORD_EXIT, 0, &words(&[7, 1, 8, 7, 0, 0]))).unwrap();
+        assert_eq!((exit.pid, exit.change), (7, Change::Exit { tid: 8 }));
     }
 
     #[test]
