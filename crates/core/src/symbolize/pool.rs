@@ -25,6 +25,8 @@ pub(crate) struct Pool {
     workers: Vec<Worker>,
     /// Which of them has read an object's files before.
     homes: HashMap<ObjectId, usize>,
+    /// Which of them has read the kernel's symbols, which serve its modules, too, and take 0.1 s to read.
+    kernel_home: Option<usize>,
 }
 
 /// Addresses of one object, in increasing order.
@@ -60,14 +62,20 @@ impl Pool {
             debug_dirs,
             workers: Vec::new(),
             homes: HashMap::new(),
+            kernel_home: None,
         }
     }
 
     /// Look up addresses, which are in increasing order. The result is an [`Pool::answer`].
     pub(super) fn ask(&mut self, job: Job) {
+        let is_kernel = matches!(job.source, Source::Kernel { .. });
         let home = self.homes.get(&job.object).copied();
+        let home = home.or(self.kernel_home.filter(|_| is_kernel));
         let worker = home.unwrap_or_else(|| self.least_loaded());
         self.homes.insert(job.object, worker);
+        if is_kernel {
+            self.kernel_home = Some(worker);
+        }
         self.workers[worker].ask(job);
     }
 
@@ -132,5 +140,36 @@ impl Worker {
             .recv()
             .unwrap_or_else(|_| Symbols::missing("symbol look-up failed", addresses));
         Some((object, symbols))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module's symbols are looked up where the kernel's were read, other objects' wherever there is less to do.
+    #[test]
+    fn the_kernel_and_its_modules_share_a_thread() {
+        let kernel = Source::Kernel {
+            kallsyms: "/nowhere".into(),
+            vmlinux: None,
+            base: 0,
+        };
+        let mut pool = Pool::default();
+        for (object, source) in [kernel.clone(), Source::Named("f".into()), kernel]
+            .into_iter()
+            .enumerate()
+        {
+            pool.ask(Job {
+                object: ObjectId(object as u32),
+                name: OsString::new(),
+                source,
+                addresses: vec![1],
+                lines: false,
+            });
+        }
+        let home = |object| pool.homes[&ObjectId(object)];
+        assert_eq!(home(0), home(2));
+        assert_ne!(home(0), home(1));
     }
 }
