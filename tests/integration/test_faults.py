@@ -145,15 +145,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "hostile.hound"
 
 
-def test_a_symbol_that_is_no_utf8_costs_no_other_name(tmp_path: Path) -> None:
+def test_a_symbol_that_is_no_utf8_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
     program = tmp_path / "busy"
     options = ("--strip-debug", "--redefine-sym", b"main=ma\xffin")
     subprocess.run([require("objcopy"), *options, build("busy.c"), program], check=True)
     with Program(program, FOR_EVER) as running:
         samples = samples_of(record_some(100, running, frequency_hz=999))
-    assert count(samples, "churn") > 0.9 * count(samples), misses(samples)
-    own = {reason for (path, reason) in misses(samples) if path == str(program)}
-    assert len(own) <= 1, own
+    for name in ("churn", "ma\N{REPLACEMENT CHARACTER}in"):
+        assert count(samples, name) > 0.9 * count(samples), misses(samples)
+    assert not [reason for (path, reason) in misses(samples) if path == str(program)]
 
 
 def test_hostile_names_are_kept_as_they_are_in_the_profile(hostile: Path) -> None:
