@@ -86,4 +86,6 @@ def test_json_says_of_each_event_why_it_is_missing(capsys):
 def test_where_tracefs_cannot_be_read_it_says_so(capsys, monkeypatch):
     unreadable = [("tracepoints", "tracepoint", "tracefs cannot be read: permission denied")]
     monkeypatch.setattr(_native, "list_events", lambda: unreadable)
-    assert "tracefs cannot be read: permission denied: run as root" in shown(capsys)
+    text = shown(capsys)
+    assert "tracefs cannot be read: permission denied: run as root" in text
+    assert "stackhound list CATEGORY:" not in text

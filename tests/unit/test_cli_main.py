@@ -47,6 +47,13 @@ def test_every_subcommand_teaches_by_examples(name, capsys):
     assert len([line for line in examples if "stackhound" in line]) >= 2
 
 
+def test_the_help_of_the_whole_teaches_by_examples_a_line_each(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "\\b" not in shown
+    assert "Examples:\n  sudo stackhound record -d 10\n      ten seconds of the whole machine\n" in shown
+
+
 def test_help_of_the_whole_imports_no_subcommand():
     script = "import sys; from stackhound.cli.main import main; main(['--help']); print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
@@ -217,6 +224,13 @@ def test_a_shell_completes_subcommands_and_options():
     assert shown.stdout.split() == ["plain,record", "plain,report"]
     shown = start(env={**environment, "COMP_WORDS": "stackhound record --ker", "COMP_CWORD": "2"})
     assert shown.stdout.split() == ["plain,--kernel-only"]
+
+
+@pytest.mark.parametrize("line", ["stackhound record -o ", "stackhound export -o ", "stackhound report "])
+def test_a_shell_completes_files_where_they_belong(line):
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()))}
+    shown = start(env={**os.environ, "_STACKHOUND_COMPLETE": "bash_complete", **words})
+    assert shown.stdout.split() == ["file,"]
 
 
 def test_a_terminal_gets_colours_unless_no_color_is_set(profile):

@@ -106,6 +106,33 @@ def test_it_writes_stackhound_hound_and_says_what_it_cost_and_what_to_do_next(ca
     assert load("stackhound.hound").table("samples").num_rows == 1
 
 
+def test_of_several_events_the_next_step_names_one(session, capsys):
+    faults = ("app", 7, 7, 0, 2_000, ["main", "touch"], 3, 3, "page-faults")
+    session.profile = build_profile([ROW, faults], events=[CPU, FAULTS])
+    assert main(["record", "-d", "10ms", "-e", "cpu,page-faults"]) == 0
+    report, export = capsys.readouterr().err.partition("; next: stackhound ")[2].split(", or stackhound ")
+    assert main(report.split()) == 0
+    assert main(export.split()) == 0
+    assert Path("flame.html").exists()
+
+
+@pytest.mark.parametrize(("jump_ns", "told"), [(3_200_000_000, "forward by 3.20 s"), (-50_000_000, "back by 50.0 ms")])
+def test_a_clock_that_is_set_meanwhile_is_told(jump_ns, told, monkeypatch, capsys):
+    start_ns = 1_763_718_191_000_000_000
+    clock = {"boot_to_unix_ns_start": start_ns, "boot_to_unix_ns_end": start_ns + jump_ns}
+    monkeypatch.setitem(METADATA, "clock", clock)
+    assert main(["record", "-d", "10ms"]) == 0
+    assert f"note: the clock was set {told} meanwhile" in capsys.readouterr().err
+
+
+def test_a_clock_that_is_slewed_is_nothing_to_tell(monkeypatch, capsys):
+    hour_ns = 3600 * 10**9
+    clock = {"start_boottime_ns": 0, "end_boottime_ns": hour_ns, "boot_to_unix_ns_start": hour_ns}
+    monkeypatch.setitem(METADATA, "clock", clock | {"boot_to_unix_ns_end": hour_ns + hour_ns // 2000})
+    assert main(["record", "-d", "10ms"]) == 0
+    assert "note:" not in capsys.readouterr().err
+
+
 def test_an_older_recording_is_kept(session):
     assert main(["record", "-d", "10ms"]) == 0
     session.profile = build_profile([ROW, ROW])

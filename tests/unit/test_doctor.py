@@ -63,6 +63,7 @@ def find(machine, subject):
 
 
 CAPABILITY_FREE = {"/proc/self/status": "CapEff:\t0000000000000000\n"}
+KERNEL_HIDDEN = {"/proc/kallsyms": "0000000000000000 T _stext\n"}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,10 @@ CAPABILITY_FREE = {"/proc/self/status": "CapEff:\t0000000000000000\n"}
         ("CAP_SYSLOG", CAPABILITY_FREE, "degraded", "sudo"),
         ("perf_event_paranoid", CAPABILITY_FREE, "missing", "kernel.perf_event_paranoid=-1"),
         ("perf_event_paranoid", {"/proc/sys/kernel/perf_event_paranoid": None}, "missing", "CONFIG_PERF_EVENTS"),
-        ("kptr_restrict", {"/proc/kallsyms": "0000000000000000 T _stext\n"}, "degraded", "kernel.kptr_restrict=1"),
+        ("kptr_restrict", KERNEL_HIDDEN, "degraded", "run with sudo"),
+        ("kptr_restrict", KERNEL_HIDDEN | {"/proc/sys/kernel/kptr_restrict": "2"}, "degraded", "kptr_restrict=1"),
+        ("bpf_loop", CAPABILITY_FREE, "degraded", "run with sudo"),
+        ("task storage", CAPABILITY_FREE, "missing", "run with sudo"),
         ("perf_event_max_sample_rate", {"/proc/sys/kernel/perf_event_max_sample_rate": "50"}, "degraded", "=100000"),
         ("perf_event_max_stack", {"/proc/sys/kernel/perf_event_max_stack": "64"}, "degraded", "max_stack=127"),
         ("lockdown", {"/sys/kernel/security/lockdown": "none integrity [confidentiality]"}, "missing", "lockdown="),
@@ -143,6 +147,12 @@ def test_tracefs_that_cannot_be_read_is_degraded(tmp_path, monkeypatch):
     assert found.state == "degraded"
     assert "permission denied" in found.detail
     assert found.remedy
+
+
+def test_an_event_that_may_not_be_opened_needs_no_other_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(_native, "probe_event", lambda *_: "permission denied")
+    found = find(make_machine(tmp_path), "cache events (L1-dcache-load-misses)")
+    assert (found.state, found.remedy) == ("degraded", "run with sudo")
 
 
 def test_a_full_disk_is_degraded(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ExampleCommand(click.Command):
-    """A subcommand whose ``--help`` ends with examples: (what it does, the command line)."""
+    """A command whose ``--help`` ends with examples: (what it does, the command line)."""
 
     def __init__(self, *args: Any, examples: Sequence[tuple[str, str]], **attributes: Any) -> None:  # noqa: ANN401
         super().__init__(*args, **attributes)

@@ -9,7 +9,7 @@ import click
 from stackhound import formats
 from stackhound.cli.examples import ExampleCommand
 from stackhound.cli.output import choose_target
-from stackhound.cli.parameters import event_option, input_argument
+from stackhound.cli.parameters import event_option, input_argument, output_option
 from stackhound.cli.selection import Selection, selection_options
 from stackhound.cli.verbosity import verbose_option
 from stackhound.errors import UsageError
@@ -42,7 +42,7 @@ HELP: Final = f"""Write INPUT, by default stackhound.hound, in another format.
 
 @click.command(cls=ExampleCommand, examples=EXAMPLES, help=HELP)
 @input_argument
-@click.option("-o", "--output", metavar="PATH", help="Where to, the format by its suffix; - is stdout.")
+@output_option
 @click.option("--format", "format_name", metavar="FORMAT", help="The format; without -o it goes to stdout.")
 @event_option
 @selection_options

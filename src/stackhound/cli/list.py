@@ -49,17 +49,17 @@ def _format(events: Iterable[Listed], *, by_category: bool) -> Iterator[str]:
         yield click.style(kind, bold=True)
         group = list(of_kind)
         if kind == "tracepoint" and by_category:
-            yield from _categories(group)
+            yield from _categories([event for event in group if not event.missing])
         else:
             yield from (f"  {event.name:32}{event.unit}" for event in group if not event.missing)
         yield from _missing(group)
 
 
-def _categories(tracepoints: Iterable[Listed]) -> Iterator[str]:
-    here = (event.name.partition(":")[0] for event in tracepoints if not event.missing)
-    for category, names in groupby(here):
+def _categories(tracepoints: Sequence[Listed]) -> Iterator[str]:
+    for category, names in groupby(event.name.partition(":")[0] for event in tracepoints):
         yield f"  {f'{category}:…':32}{sum(1 for _ in names)}"
-    yield "  'stackhound list CATEGORY:' shows the events of one"
+    if tracepoints:
+        yield "  'stackhound list CATEGORY:' shows the events of one"
 
 
 def _missing(events: Sequence[Listed]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from stackhound.cli.entry import INTERRUPTED
+from stackhound.cli.examples import ExampleCommand
 from stackhound.cli.verbosity import Verbosity, verbose_option
 from stackhound.errors import OutputError, StackhoundError, UsageError
 
@@ -40,7 +41,16 @@ SUBCOMMANDS: Final = {
 }
 
 
-class Subcommands(click.Group):
+EXAMPLES: Final = (
+    ("ten seconds of the whole machine", "sudo stackhound record -d 10"),
+    ("a command, from its first instruction", "sudo stackhound record -- make -j8"),
+    ("what was recorded, in the terminal", "stackhound report"),
+    ("the same as a flame graph", "stackhound export -o flame.html"),
+    ("what this machine allows", "stackhound doctor"),
+)
+
+
+class Subcommands(ExampleCommand, click.Group):
     """The subcommands, imported one at a time: the start of a recording waits for nothing it does not need."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -68,20 +78,17 @@ class Subcommands(click.Group):
             formatter.write_dl(list(SUBCOMMANDS.items()))
 
 
-@click.group(cls=Subcommands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Subcommands,
+    examples=EXAMPLES,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="stackhound", message="stackhound %(version)s")
 @verbose_option
 @click.pass_context
 def stackhound(context: click.Context) -> None:
-    r"""See where a Linux machine's time goes.
-
-    \b
-      sudo stackhound record -d 10              ten seconds of the whole machine
-      sudo stackhound record -- make -j8        a command, from its first instruction
-      stackhound report                         what was recorded, in the terminal
-      stackhound export -o flame.html           the same as a flame graph
-      stackhound doctor                         what this machine allows
-    """
+    """See where a Linux machine's time goes."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackhound.profile.escape import printable
-from stackhound.profile.facts import cost_and_loss, describe_event
+from stackhound.profile.facts import cost_and_loss, describe_event, notes
 from stackhound.profile.units import format_value
 
 if TYPE_CHECKING:
@@ -31,17 +31,18 @@ def describe_outcome(profile: Profile, target: Target, event: str | None, column
             )
             yield ""
     yield cost_and_loss(profile)
-    yield from (f"note: {printable(note)}" for note in profile.metadata.get("notes", []))
+    yield from (f"note: {note}" for note in notes(profile))
     if target.path is not None:
-        yield printable(f"wrote {target.path}{_size(target.path)}{_next_steps(target)}")
+        yield printable(f"wrote {target.path}{_size(target.path)}{_next_steps(profile, target)}")
 
 
 def _size(path: Path) -> str:
     return f" ({format_value(path.stat().st_size, 'bytes')})" if path.is_file() else ""
 
 
-def _next_steps(target: Target) -> str:
+def _next_steps(profile: Profile, target: Target) -> str:
     if target.format.name != "hound":
         return ""
     name = "" if str(target.path) == "stackhound.hound" else f" {target.path}"
-    return f"; next: stackhound report{name}, or stackhound export{name} -o flame.html"
+    event = f" --event {profile.events[0].name}" if len(profile.events) > 1 else ""
+    return f"; next: stackhound report{name}{event}, or stackhound export{name}{event} -o flame.html"

@@ -108,6 +108,14 @@ pids_option = list_option(
     help="Only these processes, all their threads; repeatable.",
 )
 
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(),  # which shells complete
+    metavar="PATH",
+    help="Where to, the format by its suffix; - is stdout.",
+)
+
 #: For what shows one event.
 event_option = click.option("--event", metavar="NAME", help="Which event to show, when there are several.")
 

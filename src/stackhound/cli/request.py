@@ -14,6 +14,7 @@ from stackhound.cli.parameters import (
     flag,
     frequency_option,
     list_option,
+    output_option,
     parse_duration,
     parse_size,
     pids_option,
@@ -77,7 +78,7 @@ _HOW: Final = (
 )
 
 _WHERE: Final = (
-    click.option("-o", "--output", metavar="PATH", help="Where to, the format by its suffix; - is stdout."),
+    output_option,
     click.option("--format", "format_name", metavar="FORMAT", help="The format, whatever the suffix."),
     event_option,
 )

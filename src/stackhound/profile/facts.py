@@ -6,7 +6,7 @@ Everything is safe to print: names come from the recorded machine.
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackhound.profile.escape import printable
 from stackhound.profile.metadata import MAX_NUMBER, read_amount, read_int, read_text
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from stackhound.profile.metadata import Metadata
     from stackhound.profile.profile import Profile
     from stackhound.profile.rows import Event, Loss
+
+
+#: NTP slews a clock by 500 µs a second at most; what is more was set. Two readings agree within less than 10 ms.
+SLEWED_PART: Final = 2000
+READING_ERROR_NS: Final = 10_000_000
 
 
 def title(profile: Profile, event: Event) -> str:
@@ -65,6 +70,23 @@ def cost_and_loss(profile: Profile) -> str:
         *_costs(profile.metadata),
     ]
     return printable(" · ".join(part for part in parts if part))
+
+
+def notes(profile: Profile) -> list[str]:
+    """What else one should know of the recording, a line each."""
+    said = profile.metadata.get("notes", [])
+    jump_ns = _clock_jump_ns(profile.metadata)
+    if abs(jump_ns) > READING_ERROR_NS + profile.duration_ns // SLEWED_PART:
+        amount = format_value(abs(jump_ns), "nanoseconds")
+        ahead = "forward" if jump_ns > 0 else "back"
+        said = [*said, f"the clock was set {ahead} by {amount} meanwhile: times of day are those of the start"]
+    return [printable(str(note)) for note in said]
+
+
+def _clock_jump_ns(metadata: Metadata) -> int:
+    """How far Unix time moved against the time since boot, which goes on while the machine is suspended."""
+    start, end = (read_int(metadata, "clock", f"boot_to_unix_ns_{when}") for when in ("start", "end"))
+    return 0 if start is None or end is None else end - start
 
 
 def _rate(event: Event) -> str:

@@ -29,6 +29,8 @@ MAX_STACK_FRAMES: Final = 127  # bpf/abi.h
 ENOUGH_FILES: Final = 4096
 #: A busy minute at 999 Hz takes about 10 MB; leave room for the rest of the day.
 ENOUGH_BYTES: Final = 100 << 20
+#: What the core says of an event that exists and may not be opened.
+PERMISSION_DENIED: Final = "permission denied"
 BTF: Final = "/sys/kernel/btf/vmlinux"
 PMU_REMEDY: Final = "in a virtual machine, let its host give it a virtual PMU"
 DEBUG_DIRECTORY: Final = "/usr/lib/debug"
@@ -125,8 +127,10 @@ def check_kernel_symbols(machine: Machine) -> Iterator[Finding]:
     if machine.kernel_addresses_shown():
         yield Finding("kptr_restrict", "ok", f"{restrict}; kernel symbols can be read")
     else:
-        remedy = "sudo sysctl kernel.kptr_restrict=" + ("1" if "CAP_SYSLOG" in machine.capabilities else "0")
-        yield Finding("kptr_restrict", "degraded", f"{restrict} hides the kernel's symbols", remedy)
+        # 0 and 1 hide nothing from CAP_SYSLOG, 2 and more everything from everybody.
+        remedy = "run with sudo" if restrict in (0, 1) else "sudo sysctl kernel.kptr_restrict=1"
+        detail = f"{restrict}; kernel symbols are hidden from this user"
+        yield Finding("kptr_restrict", "degraded", detail, remedy)
 
 
 def check_sample_rate(machine: Machine) -> Iterator[Finding]:
@@ -210,9 +214,13 @@ def check_events(_: Machine) -> Iterator[Finding]:
         source = NAMED[name]
         reason = _native.probe_event(source.type, source.config)
         subject = f"{KINDS[source.type]} events ({name})"
+        if reason == PERMISSION_DENIED:
+            remedy = "run with sudo"
         yield Finding(subject, _state(state), reason, remedy) if reason else Finding(subject, "ok", "can be opened")
 
 
+#: Those of the core's probes that open events and load nothing.
+EVENT_PROBES: Final = frozenset({"process records", "hardware counters"})
 #: How to come by what the core probes, by its names. The versions are those of ARCHITECTURE.md.
 PROBE_REMEDIES: Final = {
     "sampling programs": "run with sudo",
@@ -225,9 +233,15 @@ PROBE_REMEDIES: Final = {
 }
 
 
-def check_programs(_: Machine) -> Iterator[Finding]:
+def check_programs(machine: Machine) -> Iterator[Finding]:
     for name, state, detail in _native.probe():
-        yield Finding(name, _state(state), detail, "" if state == "ok" else PROBE_REMEDIES.get(name, ""))
+        needed = "CAP_PERFMON" if name in EVENT_PROBES else "CAP_BPF"
+        if state == "ok":
+            yield Finding(name, "ok", detail)
+        elif needed not in machine.capabilities:
+            yield Finding(name, _state(state), f"cannot be tried without {needed}", "run with sudo")
+        else:
+            yield Finding(name, _state(state), detail, PROBE_REMEDIES.get(name, ""))
 
 
 def check_wake_tracepoint(machine: Machine) -> Iterator[Finding]:
