@@ -99,10 +99,10 @@ struct counters {
 	u64 user_truncated;
 	u64 kernel_truncated;
 	u64 user_unreadable;
-	u64 targets_full; /* children that could not be added to the filter */
-	u64 timed_runs;   /* of the runs that took a sample, those that looked at the clock twice */
-	u64 timed_ns;     /* spent in those */
-	u64 event_entries[MAX_EVENTS];
+	u64 targets_full;              /* children that could not be added to the filter */
+	u64 timed_runs;                /* of the runs that took a sample, those that looked at the clock twice */
+	u64 timed_ns;                  /* spent in those */
+	u64 event_entries[MAX_EVENTS]; /* without idle ones */
 };
 
 /* Read-only once loaded: what the verifier cuts away costs nothing. */

@@ -145,6 +145,7 @@ static __always_inline void handle(void *context, bool in_kernel, u64 period, st
 		counters->idle++;
 		return;
 	}
+	counters->event_entries[event]++;
 	if (!is_wanted(task) || !has_wanted_part(READ(task, flags), in_kernel)) {
 		counters->filtered++;
 		return;
@@ -170,7 +171,6 @@ int sample_event(struct bpf_perf_event_data *context)
 	if (!counters)
 		return 0;
 	counters->entries++;
-	counters->event_entries[event]++;
 	handle(context, interrupted_kernel(&context->regs), context->sample_period, counters, event);
 	return 0;
 }
@@ -187,7 +187,6 @@ int sample_tracepoint(void *context)
 		return 0;
 	*hits = 0;
 	counters->entries++;
-	counters->event_entries[event]++;
 	handle(context, true, 0, counters, event);
 	return 0;
 }

@@ -29,6 +29,7 @@ mod sigbus;
 mod sources;
 mod targets;
 mod tracefs;
+mod waker;
 
 pub use error::{Error, ErrorKind, Result};
 pub use options::{EventSpec, Options, Sampling};

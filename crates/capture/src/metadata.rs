@@ -16,6 +16,7 @@ pub struct Beginning {
     boot_to_unix_ns: i64,
     max_sample_rate: Option<i64>,
     process_cpu_ns: u64,
+    idle_ns: u64,
     interrupt_ns: Option<u64>,
 }
 
@@ -27,6 +28,8 @@ pub struct Ending<'a> {
     pub triggers: Vec<String>,
     /// When sampling stopped.
     pub end_boottime_ns: u64,
+    /// What the CPUs idled from the start until then, all together.
+    pub idle_ns: u64,
     /// CPU time of this process from the start until then.
     pub collector_cpu_ns: u64,
     /// Its physical memory then.
@@ -43,6 +46,7 @@ impl Beginning {
             boot_to_unix_ns: cost::boot_to_unix_ns(),
             max_sample_rate: perf_event::sysctl("perf_event_max_sample_rate"),
             process_cpu_ns: cost::process_cpu_ns(),
+            idle_ns: cpus::idle_ns(),
             interrupt_ns: None,
         }
     }
@@ -55,6 +59,11 @@ impl Beginning {
     /// Since sampling began.
     pub fn elapsed_ns(&self) -> u64 {
         cost::boottime_ns() - self.boottime_ns
+    }
+
+    /// What the CPUs have idled since then, all together.
+    pub fn idle_ns(&self) -> u64 {
+        cpus::idle_ns().saturating_sub(self.idle_ns)
     }
 
     /// CPU time of this process since then.
@@ -89,16 +98,22 @@ impl Beginning {
             Sampling::Frequency(hz) => Some(hz),
             Sampling::Period(_) => None,
         });
-        let seconds = (ending.end_boottime_ns - self.boottime_ns) as f64 / 1e9;
-        let cpus = cpus::online().len() as f64;
         let after = perf_event::sysctl("perf_event_max_sample_rate");
         json!({
             "asked_hz": asked_hz,
-            "achieved_hz": asked_hz.map(|_| ending.counters.event_entries[0] as f64 / seconds.max(1e-9) / cpus),
+            "achieved_hz": asked_hz.and_then(|_| self.achieved_hz(ending)),
             "max_sample_rate_before": self.max_sample_rate,
             "max_sample_rate_after": after,
             "throttled": after < self.max_sample_rate,
         })
+    }
+
+    /// Samples a second of a CPU that was busy; None when the CPUs did next to nothing.
+    fn achieved_hz(&self, ending: &Ending<'_>) -> Option<f64> {
+        const LEAST_BUSY_NS: u64 = 100_000_000; // of which idle ticks blur a tenth
+        let all_ns = (ending.end_boottime_ns - self.boottime_ns) * cpus::online().len() as u64;
+        let busy_ns = all_ns.saturating_sub(ending.idle_ns);
+        (busy_ns >= LEAST_BUSY_NS).then(|| ending.counters.event_entries[0] as f64 / (busy_ns as f64 / 1e9))
     }
 
     fn cost(&self, ending: &Ending<'_>) -> Value {

@@ -101,8 +101,19 @@ impl Trigger {
         }
     }
 
-    /// Program entries that the event's own count stands for, where the period is fixed.
-    pub fn expected_entries(&self, count: u64) -> Option<u64> {
+    /// Program entries that the event's own count stands for, idle ones left out, where the period is fixed and no part
+    /// of the time is excluded.
+    pub fn expected_entries(&self, count: u64, idle_ns: u64) -> Option<u64> {
+        if !self.is_cpu_clock() {
+            return self.entries_of(count);
+        }
+        let is_partial = self.event.exclude_kernel || self.event.exclude_user;
+        (!is_partial)
+            .then(|| self.entries_of(count.saturating_sub(idle_ns)))
+            .flatten()
+    }
+
+    fn entries_of(&self, count: u64) -> Option<u64> {
         let mut attributes = perf_event_attr::default();
         self.set_rate(&mut attributes);
         // SAFETY: both members of the union are u64.

@@ -193,16 +193,17 @@ impl Programs {
     }
 
     /// Program entries that the events' own counts stand for, beyond those seen: an estimate of what the kernel
-    /// dropped before the program ran. Events without a fixed period are left out.
-    pub fn unseen_entries(&self, counters: &abi::Counters) -> u64 {
+    /// dropped before the program ran. Events without a fixed period are left out; `idle_ns`: of all CPUs meanwhile.
+    pub fn unseen_entries(&self, counters: &abi::Counters, idle_ns: u64) -> u64 {
         let mut counts = self.counted.clone();
         for attachment in &self.attachments {
             counts[attachment.event] += attachment.count();
         }
+        let error_ns = cpus::IDLE_TICK_NS * self.attachments.len() as u64;
         let each = self.triggers.iter().zip(counts).zip(&counters.event_entries);
         let unseen = |((trigger, count), seen): ((&Trigger, u64), &u64)| {
             trigger
-                .expected_entries(count)
+                .expected_entries(count, idle_ns + error_ns)
                 .map_or(0, |expected| expected.saturating_sub(*seen))
         };
         each.map(unseen).sum()

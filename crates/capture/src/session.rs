@@ -32,6 +32,7 @@ use crate::sigbus::Guard;
 use crate::sources::SymbolSources;
 use crate::targets::Targets;
 use crate::tracefs::Tracefs;
+use crate::waker::Waker;
 
 /// Tables by name.
 pub type Tables = Vec<(&'static str, RecordBatch)>;
@@ -95,6 +96,7 @@ pub struct Session {
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     board: Board,
+    waker: Waker,
 }
 
 impl Session {
@@ -103,15 +105,17 @@ impl Session {
         let (requests, inbox) = mpsc::channel();
         let (started, ready) = mpsc::channel();
         let board = Board::default();
-        let theirs = Arc::clone(&board);
+        let waker = Waker::new().map_err(|error| Error::system("no eventfd for the recording", &error))?;
+        let (their_board, their_waker) = (Arc::clone(&board), waker.clone());
         let thread = std::thread::Builder::new()
             .name("stackhound".into())
-            .spawn(move || run(options, &inbox, &started, &theirs))
+            .spawn(move || run(options, &inbox, &started, &their_board, their_waker))
             .map_err(|error| Error::system("no thread for the recording", &error))?;
         let session = Self {
             requests: Some(requests),
             thread: Some(thread),
             board,
+            waker,
         };
         ready.recv().unwrap_or_else(|_| Err(broken_off()))?;
         Ok(session)
@@ -162,11 +166,13 @@ impl Session {
         let (reply, answer) = mpsc::channel();
         let requests = self.requests.as_ref().ok_or_else(broken_off)?;
         requests.send(request(reply)).map_err(|_| broken_off())?;
+        self.waker.wake();
         answer.recv().map_err(|_| broken_off())
     }
 
     fn end(&mut self) {
         self.requests = None;
+        self.waker.wake();
         if let Some(thread) = self.thread.take() {
             // A panic there has printed itself, and `ask` has reported it.
             let _ = thread.join();
@@ -193,8 +199,8 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 /// The thread: set up, then drain and answer until told to finish or left alone.
-fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>, board: &Board) {
-    let mut recording = match Recording::begin(options) {
+fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>, board: &Board, waker: Waker) {
+    let mut recording = match Recording::begin(options, waker) {
         Ok(recording) => recording,
         Err(error) => {
             let _ = started.send(Err(error)); // nobody listens only when nobody is there to be told
@@ -243,6 +249,7 @@ struct Recording {
     combining: Option<Combining>,
     sideband: Sideband,
     targets: Targets,
+    waker: Waker,
     beginning: Beginning,
     intake: Intake,
     pending: Vec<ProcessEvent>,
@@ -266,7 +273,7 @@ struct Intake {
 }
 
 impl Recording {
-    fn begin(mut options: Options) -> Result<Self> {
+    fn begin(mut options: Options, waker: Waker) -> Result<Self> {
         raise_open_files_limit();
         let targets = Targets::new(&options.pids)?;
         resolve_tracepoints(&mut options)?;
@@ -301,6 +308,7 @@ impl Recording {
             combining,
             sideband,
             targets,
+            waker,
             beginning,
             intake,
             pending: Vec::new(),
@@ -337,10 +345,12 @@ impl Recording {
             None if self.options.fastest_hz() > 1_000 => FAST_DRAIN,
             None => 2 * FAST_DRAIN,
         };
-        self.targets.wait(self.sideband.fds(), interval);
+        let others = self.sideband.fds().chain([self.waker.fd()]);
+        self.targets.wait(others, interval);
         if !self.targets.have_ended() {
-            std::thread::sleep(MIN_TURN.min(interval).saturating_sub(begun.elapsed()));
+            self.waker.wait(MIN_TURN.min(interval).saturating_sub(begun.elapsed()));
         }
+        self.waker.clear();
     }
 
     /// Samples first, then what processes did: whatever a sample depends on was written before it. What happened
@@ -446,7 +456,8 @@ impl Recording {
             ..
         } = self.status();
         let counters = self.programs.counters();
-        let unseen = self.programs.unseen_entries(&counters);
+        let idle_ns = self.beginning.idle_ns();
+        let unseen = self.programs.unseen_entries(&counters, idle_ns);
         self.drain();
         self.intake.processes.look_at_new(&mut self.intake.profile);
         self.programs.detach();
@@ -466,6 +477,7 @@ impl Recording {
                 .map(|trigger| trigger.name.clone())
                 .collect(),
             end_boottime_ns,
+            idle_ns,
             collector_cpu_ns,
             resident_bytes,
             notes: self.notes(),

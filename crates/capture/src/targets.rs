@@ -40,32 +40,24 @@ impl Targets {
 
     /// Waits until one of them ends or one of `others` is readable, for at most this long.
     pub fn wait(&mut self, others: impl Iterator<Item = RawFd>, timeout: Duration) {
-        let mut fds: Vec<libc::pollfd> = self
-            .running
-            .iter()
-            .map(AsRawFd::as_raw_fd)
-            .chain(others)
-            .map(poll_fd)
-            .collect();
-        // SAFETY: an array of that length. When a signal cuts it short nothing is ready.
-        unsafe {
-            libc::poll(
-                fds.as_mut_ptr(),
-                fds.len() as libc::nfds_t,
-                timeout.as_millis() as libc::c_int,
-            )
-        };
-        let mut ready = fds.iter().map(|fd| fd.revents != 0);
+        let own = self.running.iter().map(AsRawFd::as_raw_fd);
+        let mut ready = poll(own.chain(others), timeout).into_iter();
         self.running.retain(|_| !ready.next().unwrap_or(false));
     }
 }
 
-fn poll_fd(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
+/// poll(2): which of the descriptors are ready, or will never be. When a signal cuts it short none is.
+pub fn poll(fds: impl Iterator<Item = RawFd>, timeout: Duration) -> Vec<bool> {
+    let wanted = |fd| libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
-    }
+    };
+    let mut fds: Vec<libc::pollfd> = fds.map(wanted).collect();
+    let timeout_ms = timeout.as_millis().min(libc::c_int::MAX as u128) as libc::c_int;
+    // SAFETY: an array of that length.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+    fds.iter().map(|fd| fd.revents != 0).collect()
 }
 
 fn open(pid: u32) -> io::Result<OwnedFd> {

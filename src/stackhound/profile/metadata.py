@@ -40,7 +40,7 @@ class Frequency(TypedDict, total=False):
     """How often samples were asked for and came."""
 
     asked_hz: float
-    achieved_hz: float
+    achieved_hz: float | None
     max_sample_rate_before: int  # kernel.perf_event_max_sample_rate, which the kernel lowers under load
     max_sample_rate_after: int
     throttled: bool  # whether the kernel held an event back
