@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -222,6 +223,18 @@ def first_bytes_of_a_stream(pid: int, wanted: int) -> bytes:
         found += process.stdout.read()
         watchdog.cancel()
     return found
+
+
+def test_on_a_kernel_without_btf_it_is_one_line_that_says_so(tmp_path: Path) -> None:
+    recorder_alone = shlex.join(str(word) for word in command_line("record", "-d", "1"))
+    hidden = f"mount -t tmpfs none /sys/kernel/btf && exec {recorder_alone}"
+    command = [require("unshare"), "--mount", "sh", "-c", hidden]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=HANG_S, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "this kernel has no BTF" in line
+    assert "CONFIG_DEBUG_INFO_BTF=y" in line
+    assert not list(tmp_path.iterdir())
 
 
 # The end of a recorder

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.profiles import CPU, FAULTS, build_profile
+from fixtures.terminal import read_to_end
 from stackhound import _native
 from stackhound.cli.main import main
 from stackhound.profile import load
@@ -390,7 +391,7 @@ def test_a_terminal_that_does_not_say_its_width_shows_the_whole_table(monkeypatc
     with os.fdopen(child, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         assert main(["record", "-d", "10ms"]) == 0
-        assert b"vfs_read" in os.read(parent, 65536)
+    assert b"vfs_read" in read_to_end(parent)
     os.close(parent)
 
 

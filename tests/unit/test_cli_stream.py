@@ -10,6 +10,7 @@ from fixtures.profiles import build_profile, make_table
 from stackhound import _native
 from stackhound.cli.main import main
 
+STATUS = ("samples", "lost", "entries", "bpf_ns", "bpf_runs", "collector_cpu_ns", "resident_bytes", "elapsed_ns")
 ADDRESSES = [0xFFFFFFFF8164E7D0, 0x5581D02C1139, 0x5581D02C1025]
 
 
@@ -28,6 +29,7 @@ class Session:
     """One sample, and then its process has ended."""
 
     made = None
+    lost = 0
 
     def __init__(self, options):
         self.options = options
@@ -43,6 +45,9 @@ class Session:
         profile = build_profile([("app", 7, 7, 3, 1_000, ["_start", "main at m.c:12", "k:vfs_read"], 10, 1)])
         addresses = make_table("addresses", [{"sample": 0, "addresses": ADDRESSES}])
         return Tables({**profile.tables, "addresses": addresses})
+
+    def status(self):
+        return {**dict.fromkeys(STATUS, 0), "samples": 1, "lost": self.lost, "elapsed_ns": 1_000_000_000}
 
     def close(self):
         pass
@@ -94,6 +99,19 @@ def test_the_frequency_is_50_unless_said(arguments, expected, session):
 def test_v_says_more_each_time(arguments, level, session):
     assert main(["stream", *arguments]) == 0
     assert session.made.options["log_level"] == level
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lost", "told"),
+    [([], 3, ""), (["-v"], 0, ""), (["-v"], 3, "1 sample · 3 lost"), (["-vv"], 0, "1 sample · 0 lost")],
+)
+def test_losses_are_a_warning_and_the_cost_is_info(arguments, lost, told, session, capsys):
+    session.lost = lost
+    assert main(["stream", *arguments]) == 0
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert bool(told) == bool(shown.err)
+    assert "lost" not in shown.out
 
 
 def test_the_software_event_can_be_forced(session):

@@ -149,6 +149,13 @@ def test_tracefs_that_cannot_be_read_is_degraded(tmp_path, monkeypatch):
     assert found.remedy
 
 
+def test_with_all_capabilities_a_program_that_does_not_load_is_not_mended_by_sudo(tmp_path, monkeypatch):
+    monkeypatch.setattr(_native, "probe", lambda: [("sampling programs", "missing", "this kernel has no BTF")])
+    found = find(make_machine(tmp_path), "sampling programs")
+    assert found.detail == "this kernel has no BTF"
+    assert "sudo" not in found.remedy
+
+
 def test_an_event_that_may_not_be_opened_needs_no_other_machine(tmp_path, monkeypatch):
     monkeypatch.setattr(_native, "probe_event", lambda *_: "permission denied")
     found = find(make_machine(tmp_path), "cache events (L1-dcache-load-misses)")

@@ -12,7 +12,8 @@ import click
 from stackhound.cli.examples import ExampleCommand
 from stackhound.cli.parameters import frequency_option, pids_option, software_option
 from stackhound.cli.signals import Signals, held_signals
-from stackhound.cli.verbosity import verbose_option, verbosity_of
+from stackhound.cli.verbosity import INFO, WARN, verbose_option, verbosity_of
+from stackhound.cli.watch import describe_status
 from stackhound.recording.options import RecordOptions
 from stackhound.recording.recorder import Recorder
 
@@ -66,6 +67,7 @@ def command(
 
         writer = StreamWriter(sys.stdout, "folded" if folded else style, _unix_offset_ns())
         _print_samples(recorder, writer, signals)
+        _tell(recorder, verbosity_of(context).level)
 
 
 def _print_samples(recorder: Recorder, writer: StreamWriter, signals: Signals) -> None:
@@ -73,6 +75,15 @@ def _print_samples(recorder: Recorder, writer: StreamWriter, signals: Signals) -
     while running:
         running = not signals.wait(TAKE_INTERVAL_S, None) and recorder.wait(0) == "timeout"
         writer.write(recorder.take())
+
+
+def _tell(recorder: Recorder, level: int) -> None:
+    """Say on stderr what was lost (a warning), or all that it took (info)."""
+    if level < WARN:
+        return
+    status = recorder.status()
+    if status.lost or level >= INFO:
+        click.echo(describe_status(status), err=True)
 
 
 def _unix_offset_ns() -> int:

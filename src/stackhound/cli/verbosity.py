@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEVELS: Final = ("error", "warn", "info", "debug", "trace")
+WARN: Final = LEVELS.index("warn")
+INFO: Final = LEVELS.index("info")
 VARIABLE: Final = "STACKHOUND_LOG"
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from stackhound.cli.signals import Signals
     from stackhound.recording import Recorder
     from stackhound.recording.launch import Command
+    from stackhound.recording.recorder import Status
 
 #: How often the targets are looked at. A look wakes Python with cold caches: 150–200 µs on a busy machine, 0.02% of a
 #: CPU at one a second, and as much again for the line. Signals and COMMAND's end are seen at once.
@@ -49,17 +50,21 @@ def stderr_columns() -> int | None:
     return os.get_terminal_size(sys.stderr.fileno()).columns or None if sys.stderr.isatty() else None
 
 
-def _status_line(recorder: Recorder) -> str:
-    """How the recording goes, in one line of the terminal."""
+def describe_status(status: Status) -> str:
+    """How a recording goes: samples, losses, cost."""
     from stackhound.profile.units import format_collector_cost, format_sample_cost, format_samples
 
-    status = recorder.status()
     parts = [f"{status.elapsed_ns / 1e9:.0f} s", format_samples(status.samples), f"{status.lost:,} lost"]
     if status.bpf_runs:
         parts.append(format_sample_cost(status.bpf_ns / status.bpf_runs))
     if status.elapsed_ns:
         parts.append(format_collector_cost(status.collector_cpu_ns, status.elapsed_ns, status.resident_bytes))
-    text = " · ".join(parts)
+    return " · ".join(parts)
+
+
+def _status_line(recorder: Recorder) -> str:
+    """The same in one line of the terminal."""
+    text = describe_status(recorder.status())
     columns = stderr_columns()
     if columns is None or len(text) + len(HINT) < columns:
         return text + HINT

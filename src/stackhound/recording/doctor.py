@@ -223,8 +223,8 @@ def check_events(_: Machine) -> Iterator[Finding]:
 EVENT_PROBES: Final = frozenset({"process records", "hardware counters"})
 #: How to come by what the core probes, by its names. The versions are those of ARCHITECTURE.md.
 PROBE_REMEDIES: Final = {
-    "sampling programs": "run with sudo",
-    "process records": "run with sudo",
+    "sampling programs": "mend what is missing above; 'stackhound record -vvv -d 1' shows what the kernel says",
+    "process records": "mend what is missing above",
     "hardware counters": PMU_REMEDY,
     "bpf_get_attach_cookie": "boot Linux 5.15 or newer",
     "bpf_task_pt_regs": "boot Linux 5.15 or newer",

@@ -41,7 +41,7 @@ class RecordOptions:
         raw_addresses: keep the addresses behind each sample (``stream``).
         drain_interval_ms: how often the collector looks into the buffer; 0 lets the core choose.
         debug_dirs: where separate debug files are, besides /usr/lib/debug.
-        log_level: of the core: 0 errors, 1 warnings, 2 info, 3 debug, 4 trace.
+        log_level: 3 (debug) lets libbpf speak on stderr, 4 (trace) say all that it has.
 
     Raises:
         UsageError: the options make no sense, alone or together.
