@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use stackhound_core::address::{KernelAddr, ObjectAddr};
 use stackhound_core::profile::Profile;
-use stackhound_core::rows::{ObjectId, ObjectKind};
+use stackhound_core::rows::{LocationId, ObjectId, ObjectKind};
 
 /// Core text is smaller than this on every architecture (about 30 MiB); beyond it lie modules and BPF programs.
 const CORE_TEXT_BYTES: u64 = 64 << 20;
@@ -30,7 +30,12 @@ pub struct KernelSpace {
     core: Option<ObjectId>,
     regions: Vec<Region>,
     refreshed: Option<Instant>,
+    /// Found lately, each in the one place for its address: the same few thousand are seen again and again.
+    lately: Vec<Option<(u64, LocationId)>>,
 }
+
+/// Places for locations found lately, a power of two.
+const LATELY: usize = 4096;
 
 impl KernelSpace {
     /// Reads where the kernel's text begins.
@@ -41,6 +46,7 @@ impl KernelSpace {
             core: None,
             regions: Vec::new(),
             refreshed: None,
+            lately: vec![None; LATELY],
         }
     }
 
@@ -56,8 +62,20 @@ impl KernelSpace {
         self.regions.iter().find(is_it).map(|region| region.name.as_str())
     }
 
+    /// The location of an address.
+    pub fn location(&mut self, address: KernelAddr, profile: &mut Profile) -> LocationId {
+        let place = (address.0 ^ address.0 >> 12) as usize % LATELY;
+        if let Some((_, location)) = self.lately[place].filter(|(known, _)| *known == address.0) {
+            return location;
+        }
+        let (object, in_object) = self.resolve(address, profile);
+        let location = profile.location(object, in_object);
+        self.lately[place] = Some((address.0, location));
+        location
+    }
+
     /// The object that an address belongs to, and the address in that object's own space.
-    pub fn resolve(&mut self, address: KernelAddr, profile: &mut Profile) -> (ObjectId, ObjectAddr) {
+    fn resolve(&mut self, address: KernelAddr, profile: &mut Profile) -> (ObjectId, ObjectAddr) {
         let base = self.base.unwrap_or(0);
         let is_core = self.base.is_some() && address.0.wrapping_sub(base) < CORE_TEXT_BYTES;
         let region = if is_core { None } else { self.find_region(address.0) };
@@ -93,6 +111,7 @@ impl KernelSpace {
     /// Adds the modules and BPF programs that are new; those known keep their objects.
     fn refresh(&mut self) {
         self.refreshed = Some(Instant::now());
+        self.lately.fill(None);
         let known: Vec<(u64, String)> = self
             .regions
             .iter()

@@ -105,7 +105,8 @@ fn sampling() -> Probe {
     let online = crate::cpus::online();
     let trigger = Trigger::settle(&options.events[0], &options, online[0]);
     let layout = Layout::new(RING_BYTES, online.len(), &online);
-    let tried = Programs::load(&options, vec![trigger], &layout).and_then(|mut programs| programs.attach_missing());
+    let tried =
+        Programs::load(&options, vec![trigger], &layout).and_then(|mut programs| programs.attach_missing(&online));
     let say = |events: usize| format!("perf_event and tp_btf programs load and attach, {events} CPUs");
     result("sampling programs", tried.map(say).map_err(|error| error.message))
 }

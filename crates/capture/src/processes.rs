@@ -4,6 +4,7 @@
 //! it another program, with a row and mappings of its own.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::{FileOffset, ObjectAddr, ProcessAddr};
 use stackhound_core::maps::parse_maps;
 use stackhound_core::profile::Profile;
-use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, ThreadId};
+use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, StackId, ThreadId};
 
 use crate::files::{FileId, FileStore};
 use crate::procfs::{self, ProcessInfo};
@@ -48,6 +49,8 @@ struct Instance {
     /// Of the program that called exec: until the new one's first instruction the thread's user registers are still the
     /// old ones.
     before_exec: Arc<Vec<Mapping>>,
+    /// Return addresses of its last user stack, root first, each with the stack that ends there.
+    callers: Vec<(u64, StackId)>,
     row: Option<ProcessId>,
     written: HashSet<(u64, u64, FileId)>,
     has_news: bool,
@@ -233,27 +236,54 @@ impl Processes {
         instance
     }
 
-    /// How many of a user stack's frames, leaf first, are code: frame pointers lead astray in code that was built
-    /// without them, and what they find there is no return address. The leaf is always one.
-    pub fn code_frames(&mut self, pid: u32, user: &[u64]) -> usize {
-        let Some(instance) = self.by_pid.get_mut(&pid).filter(|instance| !instance.was_gone) else {
-            return user.len();
+    /// The stack of a sample's user frames, which come leaf first, and whether the walk left the code: frame pointers
+    /// lead astray in code that was built without them, and what they find there is no return address, so it is cut off.
+    ///
+    /// One stack of a process mostly shares its outer callers with the last one: only the others are looked up.
+    pub fn user_stack(
+        &mut self,
+        pid: u32,
+        user: &[u64],
+        files: &mut FileStore,
+        profile: &mut Profile,
+    ) -> (StackId, bool) {
+        let Some((leaf, callers)) = user.split_first() else {
+            return (StackId::EMPTY, false);
         };
-        if user
-            .first()
-            .is_some_and(|leaf| find(&instance.mappings, *leaf).is_some())
-        {
-            instance.before_exec = Arc::default();
+        let (mut callers_before, fresh) = self
+            .by_pid
+            .get_mut(&pid)
+            .map_or_else(Default::default, |instance| instance.share_callers(*leaf, callers));
+        let fresh = &callers[fresh];
+        for address in fresh.iter().rev() {
+            let stack = callers_before.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
+            let call = ProcessAddr(address.wrapping_sub(1)); // the return address is one behind its call
+            callers_before.push((*address, self.push_frame(stack, pid, call, files, profile)));
         }
-        let is_astray = |address: &u64| instance.find(address.wrapping_sub(1)).is_none();
-        user.iter()
-            .skip(1)
-            .position(is_astray)
-            .map_or(user.len(), |callers| callers + 1)
+        let stack = callers_before.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
+        let stack = self.push_frame(stack, pid, ProcessAddr(*leaf), files, profile);
+        let is_broken = callers_before.len() < callers.len();
+        if let Some(instance) = self.by_pid.get_mut(&pid) {
+            instance.callers = callers_before;
+        }
+        (stack, is_broken)
+    }
+
+    fn push_frame(
+        &mut self,
+        stack: StackId,
+        pid: u32,
+        address: ProcessAddr,
+        files: &mut FileStore,
+        profile: &mut Profile,
+    ) -> StackId {
+        let (object, address) = self.resolve(pid, address, files, profile);
+        let location = profile.location(object, address);
+        profile.stack(stack, location)
     }
 
     /// The object that an address of the sample's process belongs to, and the address in that object's own space.
-    pub fn resolve(
+    fn resolve(
         &mut self,
         pid: u32,
         address: ProcessAddr,
@@ -316,6 +346,7 @@ impl Instance {
             info,
             mappings: Arc::default(),
             before_exec: Arc::default(),
+            callers: Vec::new(),
             row: None,
             written: HashSet::new(),
             has_news: true,
@@ -368,6 +399,7 @@ impl Instance {
             target,
             first_ns,
         };
+        self.callers.clear();
         let mappings = Arc::make_mut(&mut self.mappings);
         cut_out(mappings, new.start, new.end);
         if mappings.len() < MAX_MAPPINGS {
@@ -390,6 +422,29 @@ impl Instance {
             row.command_line.clone_from(&info.command_line);
             row.cgroup.clone_from(&info.cgroup);
             row.container = container(&info.cgroup);
+        }
+    }
+
+    /// The part of the last stack that this one begins with, and which of its callers, leaf first, are to follow.
+    fn share_callers(&mut self, leaf: u64, callers: &[u64]) -> (Vec<(u64, StackId)>, Range<usize>) {
+        if !self.before_exec.is_empty() && find(&self.mappings, leaf).is_some() {
+            self.before_exec = Arc::default();
+            self.callers.clear();
+        }
+        let mut before = std::mem::take(&mut self.callers);
+        let pairs = before.iter().zip(callers.iter().rev());
+        let shared = pairs.take_while(|((known, _), address)| known == *address).count();
+        let fresh = 0..callers.len() - shared;
+        let is_astray = |address: &u64| !self.was_gone && self.find(address.wrapping_sub(1)).is_none();
+        match callers[fresh.clone()].iter().position(is_astray) {
+            Some(astray) => {
+                before.clear();
+                (before, 0..astray)
+            }
+            None => {
+                before.truncate(shared);
+                (before, fresh)
+            }
         }
     }
 

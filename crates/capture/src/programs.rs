@@ -117,8 +117,7 @@ impl Programs {
 
     /// Closes the events of CPUs that are offline, or were for a moment: an event does not survive that, and a clock's
     /// count stands still. Their counts stay. Returns the CPUs. Not to be called more often than such a clock ticks.
-    pub fn detach_lost_cpus(&mut self) -> Vec<u32> {
-        let online = cpus::online();
+    pub fn detach_lost_cpus(&mut self, online: &[u32]) -> Vec<u32> {
         let mut lost = Vec::new();
         for attachment in &mut self.attachments {
             let count = attachment.count();
@@ -138,12 +137,11 @@ impl Programs {
     }
 
     /// Attaches every event to every CPU that is online and has none yet, their phases spread over one period.
-    pub fn attach_missing(&mut self) -> Result<usize> {
-        let online = cpus::online();
+    pub fn attach_missing(&mut self, online: &[u32]) -> Result<usize> {
         let mut attached = 0;
         for event in 0..self.triggers.len() {
             let step = phase_step(&self.triggers[event], online.len());
-            for &cpu in &online {
+            for &cpu in online {
                 let has = self.attachments.iter().any(|one| one.event == event && one.cpu == cpu);
                 if has || (self.triggers[event].event.tracepoint.is_some() && cpu != online[0]) {
                     continue; // a tracepoint's program runs on every CPU however many events there are

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use stackhound_core::address::{KernelAddr, ProcessAddr};
+use stackhound_core::address::KernelAddr;
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{EventRow, SampleRow, StackId};
 
@@ -232,9 +232,12 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
 
 /// Between two drains at least this long passes, so that a storm of new processes does not keep us busy; and after a
 /// process became another program no longer, so that what lives for 100 ms is looked at.
-const MIN_TURN: Duration = Duration::from_millis(40);
-/// At high rates the rings are drained this often, otherwise half as often: they hold more than half a second.
-const FAST_DRAIN: Duration = Duration::from_millis(100);
+const MIN_TURN: Duration = Duration::from_millis(80);
+/// Between two drains when no process changes. The rings hold a second of ordinary stacks, half a second of the longest
+/// ones.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(400);
+/// The same for more than 1,000 Hz, where no ring is made large enough.
+const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A turn reads at most this many processes that ran before, so that the ring is drained in between.
 const SCANS_PER_TURN: usize = 64;
 /// New CPUs, the combining cache and ended processes are looked after this often.
@@ -295,7 +298,7 @@ impl Recording {
             intake.processes.scan(*pid, &mut intake.files, now_ns);
         }
         let beginning = Beginning::now();
-        programs.attach_missing()?;
+        programs.attach_missing(&online)?;
         let unscanned = if options.pids.is_empty() {
             procfs::pids().into()
         } else {
@@ -342,8 +345,8 @@ impl Recording {
         let interval = match self.options.drain_interval {
             _ if self.intake.processes.has_new() => MIN_TURN,
             Some(interval) => interval,
-            None if self.options.fastest_hz() > 1_000 => FAST_DRAIN,
-            None => 2 * FAST_DRAIN,
+            None if self.options.fastest_hz() > 1_000 => FAST_DRAIN_INTERVAL,
+            None => DRAIN_INTERVAL,
         };
         let others = self.sideband.fds().chain([self.waker.fd()]);
         self.targets.wait(others, interval);
@@ -381,13 +384,13 @@ impl Recording {
 
     fn keep_up(&mut self) -> Result<()> {
         self.intake.processes.forget_ended(cost::boottime_ns());
-        let gone = self.programs.detach_lost_cpus();
-        self.sideband.drop_cpus(&gone);
         let online = cpus::online();
+        let gone = self.programs.detach_lost_cpus(&online);
+        self.sideband.drop_cpus(&gone);
         self.rings.add_missing(&online)?;
         let follow = self.sideband.follow(&online);
         follow.map_err(|error| Error::system("processes cannot be followed on a new CPU", &error))?;
-        self.programs.attach_missing()?;
+        self.programs.attach_missing(&online)?;
         self.flush()
     }
 
@@ -567,12 +570,10 @@ impl Intake {
 
     fn store(&mut self, sample: &RawSample<'_>) {
         let thread = self.processes.thread(sample, &mut self.files, &mut self.profile);
-        let code_frames = self.processes.code_frames(sample.header.tgid, sample.user);
-        let is_broken = code_frames < sample.user.len();
-        let sample = &RawSample {
-            user: &sample.user[..code_frames],
-            ..*sample
-        };
+        let pid = sample.header.tgid;
+        let (user, is_broken) = self
+            .processes
+            .user_stack(pid, sample.user, &mut self.files, &mut self.profile);
         let header = &sample.header;
         let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
         let each = value_of(trigger, header.period);
@@ -584,7 +585,7 @@ impl Intake {
             duration_ns: 0,
             cpu: header.cpu,
             thread,
-            stack: self.stack(sample),
+            stack: self.kernel_stack(user, sample.kernel),
             value: each * sample.count,
             count: sample.count,
             last_ns: sample.last_ns,
@@ -600,23 +601,16 @@ impl Intake {
         }
     }
 
-    /// Root → leaf: user frames, then kernel frames.
-    fn stack(&mut self, sample: &RawSample<'_>) -> StackId {
-        let mut stack = StackId::EMPTY;
-        for (depth, address) in sample.user.iter().enumerate().rev() {
-            let address = ProcessAddr(call_site(depth, *address));
-            let pid = sample.header.tgid;
-            let (object, address) = self.processes.resolve(pid, address, &mut self.files, &mut self.profile);
-            let location = self.profile.location(object, address);
-            stack = self.profile.stack(stack, location);
-        }
-        for (depth, address) in sample.kernel.iter().enumerate().rev() {
-            let address = KernelAddr(call_site(depth, *address));
-            let (object, address) = self.kernel.resolve(address, &mut self.profile);
-            let location = self.profile.location(object, address);
-            stack = self.profile.stack(stack, location);
-        }
-        stack
+    /// The user stack and, below it, kernel frames, which come leaf first.
+    fn kernel_stack(&mut self, user: StackId, kernel: &[u64]) -> StackId {
+        let Some((leaf, callers)) = kernel.split_first() else {
+            return user;
+        };
+        let calls = callers.iter().rev().map(|address| address.wrapping_sub(1)); // as in `Processes::user_stack`
+        calls.chain([*leaf]).fold(user, |stack, address| {
+            let location = self.kernel.location(KernelAddr(address), &mut self.profile);
+            self.profile.stack(stack, location)
+        })
     }
 
     fn symbolize(&mut self, lines: bool) -> Result<()> {
@@ -641,11 +635,6 @@ impl Intake {
     }
 }
 
-/// The leaf is where the CPU was; a caller's address is where it will return to, one behind its call.
-fn call_site(depth: usize, address: u64) -> u64 {
-    if depth == 0 { address } else { address.wrapping_sub(1) }
-}
-
 /// What one observation stands for: 1/F of time, or the event's own period.
 fn value_of(trigger: &Trigger, period: u64) -> u64 {
     match trigger.event.sampling {
@@ -659,9 +648,9 @@ fn lost(counters: &abi::Counters) -> u64 {
     counters.lost_ring_full + counters.lost_ring_combined + counters.lost_no_process
 }
 
-/// Of each CPU: a second's worth of records of 512 bytes, 128 KiB to 2 MiB. Linux 5.10 takes no value of 4 MiB or more.
+/// Of each CPU: a second's worth of records of 1 KiB, 128 KiB to 2 MiB. Linux 5.10 takes no value of 4 MiB or more.
 fn ring_bytes(options: &Options) -> usize {
-    const RECORD_BYTES: u64 = 512;
+    const RECORD_BYTES: u64 = 1024;
     const PAGE_BYTES: usize = 4096;
     let wanted = match options.ring_bytes {
         Some(bytes) => bytes.max(PAGE_BYTES),
