@@ -205,9 +205,9 @@ class Jit:
         assert len({frame.reason for frame in made}) == 1
 
 
-@pytest.fixture
-def jit() -> Iterator[Jit]:
-    with Program(build("jit.c")) as program:
+@pytest.fixture(params=["private", "shared"])
+def jit(request: pytest.FixtureRequest) -> Iterator[Jit]:
+    with Program(build("jit.c"), request.param) as program:
         jit = Jit(program)
         try:
             yield jit

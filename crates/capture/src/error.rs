@@ -51,7 +51,7 @@ impl Error {
                 ErrorKind::Permission,
                 format!("{what}: permission denied"),
                 "run it with sudo, or give it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH \
-                 (`stackhound doctor` names what is missing)",
+                 ('stackhound doctor' names what is missing)",
             ),
             Some(libc::EMFILE | libc::ENFILE) => Self::new(
                 ErrorKind::Recording,

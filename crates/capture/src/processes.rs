@@ -385,7 +385,7 @@ impl Instance {
         let target = match &map.path[..] {
             b"[vsyscall]" => Target::Vsyscall,
             b"[vdso]" => Target::File(files.hold(pid, map)),
-            path if !path.starts_with(b"/") || map.inode == 0 => Target::Anonymous,
+            path if map.inode == 0 || !path.starts_with(b"/") || is_shared_anonymous(path) => Target::Anonymous,
             _ => Target::File(files.hold(pid, map)),
         };
         if matches!(target, Target::File(_)) && self.info.executable.is_empty() {
@@ -527,6 +527,13 @@ fn find(mappings: &[Mapping], address: u64) -> Option<Mapping> {
     let after = mappings.partition_point(|mapping| mapping.start <= address);
     let mapping = mappings.get(after.checked_sub(1)?)?;
     (address < mapping.end).then_some(*mapping)
+}
+
+/// Memory that processes share has the name of a file that is no file (mm/shmem.c, ipc/shm.c, fs/hugetlbfs/inode.c).
+fn is_shared_anonymous(path: &[u8]) -> bool {
+    [&b"/dev/zero"[..], b"/SYSV", b"/anon_hugepage"]
+        .iter()
+        .any(|name| path.starts_with(name))
 }
 
 /// Removes a range from mappings that are ordered and do not overlap.

@@ -437,7 +437,7 @@ fn open_error(trigger: &Trigger, error: &std::io::Error) -> Error {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => Error::new(
             ErrorKind::Event,
             format!("this machine has no event {}", trigger.name),
-            "`stackhound list` shows what there is",
+            "'stackhound list' shows what there is",
         ),
         Some(libc::EINVAL) => Error::new(
             ErrorKind::Event,
@@ -465,7 +465,7 @@ pub fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
         _ => Error::new(
             ErrorKind::Kernel,
             format!("{what}: {error}"),
-            "`stackhound doctor` shows what this kernel has",
+            "'stackhound doctor' shows what this kernel has",
         ),
     }
 }

@@ -518,11 +518,10 @@ impl Recording {
         if let Some(error) = &self.failure {
             notes.push(format!("the recording was not whole: {error}"));
         }
-        if self.intake.processes.gone() > 0 {
-            notes.push(format!(
-                "{} processes ended before they could be looked at",
-                self.intake.processes.gone()
-            ));
+        match self.intake.processes.gone() {
+            0 => {}
+            1 => notes.push("1 process ended before it could be looked at".into()),
+            gone => notes.push(format!("{gone} processes ended before they could be looked at")),
         }
         if self.intake.changed_files {
             notes.push("a file was truncated while its symbols were read: some of its names are missing".into());
@@ -670,7 +669,7 @@ fn resolve_tracepoints(options: &mut Options) -> Result<()> {
         let id = tracefs.as_ref().map(|tracefs| tracefs.id(name));
         event.config[0] = id.and_then(|id| id.ok()).ok_or_else(|| {
             let message = format!("this machine has no tracepoint {name}");
-            Error::new(ErrorKind::Event, message, "`stackhound list` shows what there is")
+            Error::new(ErrorKind::Event, message, "'stackhound list' shows what there is")
         })?;
     }
     Ok(())

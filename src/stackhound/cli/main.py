@@ -114,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _leave_quietly()
     except OSError as error:
-        return _fail(OutputError(f"{error.filename or 'output'}: {error.strerror}"), verbosity)
+        remedy = "see that it can be written to, and has room"
+        return _fail(OutputError(f"{error.filename or 'output'}: {error.strerror}", remedy), verbosity)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
 

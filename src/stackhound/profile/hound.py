@@ -130,7 +130,7 @@ def _read_members(archive: zipfile.ZipFile, file_bytes: int) -> dict[str, bytes]
     """All members by name, their checksums checked."""
     members = archive.infolist()
     if any(one.compress_type != zipfile.ZIP_STORED or one.file_size != one.compress_size for one in members):
-        raise DamagedProfile("it has compressed members", "unzip it, and zip it with: zip -0")
+        raise DamagedProfile("it has compressed members", "if it is a .hound, unzip it, and zip it with: zip -0")
     if len(members) > MAX_MEMBERS or sum(one.file_size for one in members) > file_bytes:
         raise DamagedProfile("its members are larger than the file, or too many", "do not trust it")
     for one in members:

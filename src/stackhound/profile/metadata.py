@@ -43,7 +43,7 @@ class Frequency(TypedDict, total=False):
     achieved_hz: float | None
     max_sample_rate_before: int  # kernel.perf_event_max_sample_rate, which the kernel lowers under load
     max_sample_rate_after: int
-    throttled: bool  # whether the kernel held an event back
+    throttled: bool  # whether the kernel lowered that rate meanwhile; single events held back are in the losses
 
 
 class Cost(TypedDict, total=False):

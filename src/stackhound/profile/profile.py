@@ -96,7 +96,9 @@ class Profile(TableSet):
             return found[0]
         names = ", ".join(event.name for event in self.events) or "none"
         if name is None:
-            raise UsageError(f"this profile has several events: {names}", "choose one with --event NAME")
+            raise UsageError(
+                f"this profile has several events: {names}", 'choose one with --event NAME, in Python event="NAME"'
+            )
         raise UsageError(f"this profile has no event {name!r}", f"its events are {names}")
 
     def samples_of(self, event: Event) -> Samples:

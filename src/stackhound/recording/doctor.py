@@ -233,15 +233,18 @@ PROBE_REMEDIES: Final = {
 }
 
 
+#: The kernel refuses these alike where they are missing and where they are forbidden; libbpf takes either for "there".
+HELPER_PROBES: Final = frozenset({"bpf_get_attach_cookie", "bpf_task_pt_regs", "bpf_loop"})
+
+
 def check_programs(machine: Machine) -> Iterator[Finding]:
     for name, state, detail in _native.probe():
         needed = "CAP_PERFMON" if name in EVENT_PROBES else "CAP_BPF"
-        if state == "ok":
-            yield Finding(name, "ok", detail)
-        elif needed not in machine.capabilities:
+        is_proved = state == "ok" and name not in HELPER_PROBES
+        if needed not in machine.capabilities and not is_proved:
             yield Finding(name, _state(state), f"cannot be tried without {needed}", "run with sudo")
         else:
-            yield Finding(name, _state(state), detail, PROBE_REMEDIES.get(name, ""))
+            yield Finding(name, _state(state), detail, "" if state == "ok" else PROBE_REMEDIES.get(name, ""))
 
 
 def check_wake_tracepoint(machine: Machine) -> Iterator[Finding]:
