@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+# Under nohup SIGHUP is ignored, and would be by the recorders that tests send it to; a handler is not inherited.
+signal.signal(signal.SIGHUP, lambda *_: None)
 
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 

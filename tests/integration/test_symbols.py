@@ -269,7 +269,7 @@ def test_a_huge_perf_map_is_read_up_to_a_bound(jit: Jit) -> None:
 
 
 def test_a_perf_map_is_found_from_outside_the_namespaces_of_its_process() -> None:
-    script = f"mount -t tmpfs none /tmp && exec {build('jit.c')}"
+    script = f"exec 3< {build('jit.c')} && mount -t tmpfs none /tmp && exec /proc/self/fd/3"
     with Program("unshare", "--pid", "--fork", "--kill-child", "--mount", "sh", "-c", script) as program:
         pid = int(Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text())
         _, start, size = program.preface[0].split()

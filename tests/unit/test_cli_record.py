@@ -396,8 +396,7 @@ def test_a_terminal_that_does_not_say_its_width_shows_the_whole_table(monkeypatc
 
 
 STAND_IN = """
-import fcntl, signal, sys, termios
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, and heeded so
+import fcntl, sys, termios
 sys.path[:0] = {paths!r}
 if {terminal!r}:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
