@@ -199,9 +199,7 @@ def use_everywhere(profile):
 
 
 def test_compressed_members_are_refused():
-    with pytest.raises(
-        DamagedProfile, match="compressed members: if it is a .hound, unzip it, and zip it with: zip -0"
-    ):
+    with pytest.raises(DamagedProfile, match="has compressed members"):
         read(pack({**members(), "x": b"0" * 1_000_000}, zipfile.ZIP_DEFLATED))
 
 
