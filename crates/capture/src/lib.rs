@@ -13,6 +13,7 @@ mod cpus;
 mod drain;
 mod error;
 mod files;
+mod intake;
 mod kernel;
 mod mapped;
 mod metadata;

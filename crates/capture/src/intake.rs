@@ -1,0 +1,155 @@
+//! Where samples and what processes did become rows of a profile.
+
+use std::path::PathBuf;
+
+use stackhound_core::address::KernelAddr;
+use stackhound_core::profile::Profile;
+use stackhound_core::rows::{EventRow, SampleRow, StackId};
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::files::FileStore;
+use crate::kernel::KernelSpace;
+use crate::options::{Options, Sampling};
+use crate::perf_event::Trigger;
+use crate::processes::Processes;
+use crate::raw_sample::RawSample;
+use crate::sideband::ProcessEvent;
+use crate::sigbus::Guard;
+use crate::sources::SymbolSources;
+
+/// The profile in the making, and what must be known for it.
+pub struct Intake {
+    /// The rows so far.
+    pub profile: Profile,
+    /// Who had what mapped when.
+    pub processes: Processes,
+    /// What was mapped, held open.
+    pub files: FileStore,
+    kernel: KernelSpace,
+    /// What fires each event.
+    pub triggers: Vec<Trigger>,
+    raw_addresses: bool,
+    aggregate: bool,
+    /// Observations in the rows.
+    pub stored: u64,
+    /// Whether a file was cut short while its symbols were read.
+    pub changed_files: bool,
+}
+
+impl Intake {
+    /// Nothing yet.
+    pub fn new(options: &Options, triggers: Vec<Trigger>) -> Self {
+        let mut profile = Profile::default();
+        if !options.debug_dirs.is_empty() {
+            let usual = ["/usr/lib/debug", "/lib/debug"].map(PathBuf::from);
+            profile.set_debug_dirs(options.debug_dirs.iter().cloned().chain(usual).collect());
+        }
+        for trigger in &triggers {
+            let (mode, rate) = match trigger.event.sampling {
+                Sampling::Frequency(hz) => ("frequency", hz),
+                Sampling::Period(period) => ("period", period),
+            };
+            profile.event(EventRow {
+                name: trigger.event.name.clone(),
+                unit: trigger.unit.clone(),
+                trigger: trigger.name.clone(),
+                mode: mode.into(),
+                rate,
+            });
+        }
+        Self {
+            profile,
+            processes: Processes::new(!options.pids.is_empty()),
+            files: FileStore::default(),
+            kernel: KernelSpace::read(),
+            triggers,
+            raw_addresses: options.raw_addresses,
+            aggregate: options.aggregate,
+            stored: 0,
+            changed_files: false,
+        }
+    }
+
+    /// Takes note of what a process did.
+    pub fn apply(&mut self, event: ProcessEvent) {
+        self.processes.apply(event, &mut self.files, &mut self.profile);
+    }
+
+    /// Adds a sample, or to the row that it shares with others when aggregating.
+    pub fn store(&mut self, sample: &RawSample<'_>) {
+        let thread = self.processes.thread(sample, &mut self.files, &mut self.profile);
+        let pid = sample.header.tgid;
+        let (user, is_broken) = self
+            .processes
+            .user_stack(pid, sample.user, &mut self.files, &mut self.profile);
+        let header = &sample.header;
+        let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
+        let each = value_of(trigger, header.period);
+        let is_hardware_time = trigger.is_nominal_time() && trigger.name == "cycles";
+        let addresses: Option<Vec<u64>> = self.raw_addresses.then(|| [sample.kernel, sample.user].concat());
+        let row = SampleRow {
+            event: header.event.into(),
+            boottime_ns: header.boottime_ns,
+            duration_ns: 0,
+            cpu: header.cpu,
+            thread,
+            stack: self.kernel_stack(user, sample.kernel),
+            value: each * sample.count,
+            count: sample.count,
+            last_ns: sample.last_ns,
+            flags: u32::from(header.flags) | if is_broken { abi::USER_BROKEN } else { 0 },
+            addresses: addresses.as_deref(),
+            period: is_hardware_time.then_some(header.period),
+        };
+        self.stored += sample.count;
+        if self.aggregate {
+            self.profile.combine(row)
+        } else {
+            self.profile.sample(row)
+        }
+    }
+
+    /// The user stack and, below it, kernel frames, which come leaf first.
+    fn kernel_stack(&mut self, user: StackId, kernel: &[u64]) -> StackId {
+        let Some((leaf, callers)) = kernel.split_first() else {
+            return user;
+        };
+        let calls = callers.iter().rev().map(|address| address.wrapping_sub(1)); // as in `Processes::user_stack`
+        calls.chain([*leaf]).fold(user, |stack, address| {
+            let location = self.kernel.location(KernelAddr(address), &mut self.profile);
+            self.profile.stack(stack, location)
+        })
+    }
+
+    /// Names all locations that have no names yet.
+    pub fn symbolize(&mut self, lines: bool) -> Result<()> {
+        let Self {
+            profile,
+            processes,
+            files,
+            kernel,
+            ..
+        } = self;
+        let guard = Guard::new().map_err(|error| Error::system("SIGBUS cannot be caught", &error))?;
+        profile.symbolize(
+            &mut SymbolSources {
+                files,
+                processes,
+                kernel,
+            },
+            lines,
+        );
+        self.changed_files |= guard.zeroed_pages() > 0;
+        Ok(())
+    }
+}
+
+/// What one observation stands for: 1/F of time, or the event's own period.
+fn value_of(trigger: &Trigger, period: u64) -> u64 {
+    match trigger.event.sampling {
+        Sampling::Frequency(hz) if trigger.is_nominal_time() => 1_000_000_000 / hz.max(1),
+        Sampling::Period(every) => every,
+        Sampling::Frequency(_) => period.max(1),
+    }
+}
