@@ -150,7 +150,7 @@ impl Ring {
     /// The record at `position`, which lies between `taken` and `seen`.
     fn sample(&self, position: u64) -> RawSample<'_> {
         let first = CONTROL_WORDS + (position & (self.bytes - 1)) as usize / 8;
-        // SAFETY: within the mapping; nothing writes to these records before `release`.
+        // SAFETY: within the mapping; nothing writes to these records before `take` gives their room back.
         let words =
             unsafe { std::slice::from_raw_parts(self.memory.words().add(first).as_ptr(), self.memory.len() - first) };
         RawSample::parse(words).expect("the programs hand over whole records")

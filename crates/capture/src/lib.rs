@@ -16,6 +16,7 @@ mod files;
 mod intake;
 mod kernel;
 mod mapped;
+mod mappings;
 mod metadata;
 mod options;
 mod perf_event;

@@ -15,6 +15,7 @@ use stackhound_core::profile::Profile;
 use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, StackId, ThreadId};
 
 use crate::files::{FileId, FileStore};
+use crate::mappings::{Mapping, Target, cut_out, find};
 use crate::procfs::{self, ProcessInfo};
 use crate::raw_sample::RawSample;
 use crate::sideband::{Change, MappedFile, ProcessEvent};
@@ -23,23 +24,6 @@ use crate::sideband::{Change, MappedFile, ProcessEvent};
 const MAX_MAPPINGS: usize = 65_536;
 /// An ended process is forgotten this long after its end: samples of its last moments may still be in a ring.
 const FORGET_NS: u64 = 2_000_000_000;
-
-/// Code at an address range of a process.
-#[derive(Clone, Copy, Debug)]
-struct Mapping {
-    start: u64,
-    end: u64,
-    file_offset: u64,
-    target: Target,
-    first_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    File(FileId),
-    Anonymous,
-    Vsyscall,
-}
 
 /// One program in one process.
 struct Instance {
@@ -250,10 +234,10 @@ impl Processes {
         let Some((leaf, callers)) = user.split_first() else {
             return (StackId::EMPTY, false);
         };
-        let (mut callers_before, fresh) = self
-            .by_pid
-            .get_mut(&pid)
-            .map_or_else(Default::default, |instance| instance.share_callers(*leaf, callers));
+        let (mut callers_before, fresh) = self.by_pid.get_mut(&pid).map_or_else(
+            || (Vec::new(), 0..callers.len()),
+            |instance| instance.share_callers(*leaf, callers),
+        );
         let fresh = &callers[fresh];
         for address in fresh.iter().rev() {
             let stack = callers_before.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
@@ -523,34 +507,11 @@ impl Instance {
     }
 }
 
-fn find(mappings: &[Mapping], address: u64) -> Option<Mapping> {
-    let after = mappings.partition_point(|mapping| mapping.start <= address);
-    let mapping = mappings.get(after.checked_sub(1)?)?;
-    (address < mapping.end).then_some(*mapping)
-}
-
 /// Memory that processes share has the name of a file that is no file (mm/shmem.c, ipc/shm.c, fs/hugetlbfs/inode.c).
 fn is_shared_anonymous(path: &[u8]) -> bool {
     [&b"/dev/zero"[..], b"/SYSV", b"/anon_hugepage"]
         .iter()
         .any(|name| path.starts_with(name))
-}
-
-/// Removes a range from mappings that are ordered and do not overlap.
-fn cut_out(mappings: &mut Vec<Mapping>, start: u64, end: u64) {
-    let first = mappings.partition_point(|mapping| mapping.end <= start);
-    let behind = mappings.partition_point(|mapping| mapping.start < end);
-    if first >= behind {
-        return;
-    }
-    let (left, right) = (mappings[first], mappings[behind - 1]);
-    let before = (left.start < start).then_some(Mapping { end: start, ..left });
-    let after = (end < right.end).then(|| Mapping {
-        start: end,
-        file_offset: right.file_offset.wrapping_add(end - right.start),
-        ..right
-    });
-    mappings.splice(first..behind, before.into_iter().chain(after));
 }
 
 /// /tmp/perf-PID.map as the process sees it: a regular file of its own user or root, no link, never waited for.
@@ -581,26 +542,6 @@ fn container(cgroup: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn mapping(start: u64, end: u64) -> Mapping {
-        Mapping {
-            start,
-            end,
-            file_offset: start,
-            target: Target::Anonymous,
-            first_ns: 0,
-        }
-    }
-
-    #[test]
-    fn a_new_mapping_cuts_a_hole_into_the_old_one() {
-        let mut mappings = vec![mapping(0, 10), mapping(20, 50)];
-        cut_out(&mut mappings, 30, 40);
-        let ranges: Vec<_> = mappings.iter().map(|m| (m.start, m.end, m.file_offset)).collect();
-        assert_eq!(ranges, [(0, 10, 0), (20, 30, 20), (40, 50, 40)]);
-        cut_out(&mut mappings, 0, 100);
-        assert!(mappings.is_empty());
-    }
 
     #[test]
     fn a_container_is_known_by_its_cgroup() {
