@@ -23,5 +23,6 @@ pub mod rows;
 mod samples;
 pub mod symbolize;
 mod tables;
+pub mod unwind;
 
 pub use error::Error;
