@@ -99,6 +99,24 @@ impl Rule {
     /// In a function that keeps a frame pointer, whatever it does to the stack pointer.
     pub const FRAME_POINTER: Self = Self::bare(Cfa::FRAME_POINTER);
 
+    /// Right after a call on x86-64, `bytes` of the stack being the return address and what the function has put there.
+    pub(super) const fn x86_64_frame(bytes: i32) -> Self {
+        Self {
+            cfa_offset: bytes,
+            return_address_offset: -8,
+            ..Self::bare(Cfa::SP)
+        }
+    }
+
+    /// In a function of arm64 that has put `bytes` on the stack, but not the return address.
+    pub(super) const fn arm64_leaf(bytes: i32) -> Self {
+        Self {
+            cfa_offset: bytes,
+            return_address: ReturnAddress::LINK_REGISTER,
+            ..Self::bare(Cfa::SP)
+        }
+    }
+
     const fn bare(cfa: Cfa) -> Self {
         Self {
             cfa,

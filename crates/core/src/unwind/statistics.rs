@@ -47,6 +47,12 @@ impl Reason {
     }
 }
 
+impl From<gimli::Error> for Reason {
+    fn from(_: gimli::Error) -> Self {
+        Self::Malformed
+    }
+}
+
 /// How a table came about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -61,5 +67,10 @@ impl Statistics {
     /// How often this was the reason.
     pub fn count_of(&self, reason: Reason) -> u32 {
         self.unsupported[reason as usize]
+    }
+
+    pub(super) fn note(&mut self, reason: Reason) {
+        let count = &mut self.unsupported[reason as usize];
+        *count = count.saturating_add(1);
     }
 }

@@ -1,0 +1,219 @@
+//! Call frame instructions, executed as far as a walk needs them: for the CFA, the frame pointer and the return address.
+
+use gimli::constants::{self as dwarf, DwCfa};
+use gimli::{Reader, ReaderOffset, Register};
+
+use super::entries::Cie;
+use super::image::{Machine, Slice};
+use super::statistics::Reason;
+
+/// States that a function may remember at once. Compilers nest two.
+const MAX_REMEMBERED: usize = 16;
+
+/// Where the CFA is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CfaAt<'f> {
+    Register { register: Register, offset: i64 },
+    Expression(Slice<'f>),
+}
+
+/// Where a register's value before the call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Saved<'f> {
+    Same,
+    Undefined,
+    AtCfa(i64),
+    AtExpression(Slice<'f>),
+    /// In another register, or computed.
+    Otherwise,
+}
+
+/// What holds for a range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State<'f> {
+    pub(super) cfa: CfaAt<'f>,
+    pub(super) frame_pointer: Saved<'f>,
+    pub(super) return_address: Saved<'f>,
+}
+
+impl State<'_> {
+    /// Before the first instruction of a CIE: registers are kept, and there is no CFA.
+    const START: Self = Self {
+        cfa: CfaAt::Register {
+            register: Register(u16::MAX),
+            offset: 0,
+        },
+        frame_pointer: Saved::Same,
+        return_address: Saved::Same,
+    };
+}
+
+/// What an instruction did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The state is another one now, maybe.
+    Changed,
+    /// What follows is the state from so many bytes further on.
+    Advance(u64),
+    /// What follows is the state from this address on.
+    Locate(u64),
+}
+
+/// Executes the instructions of one function after the other.
+#[derive(Debug)]
+pub(super) struct Executor<'f> {
+    pub(super) state: State<'f>,
+    initial: State<'f>,
+    remembered: Vec<State<'f>>,
+    frame_pointer: Register,
+}
+
+impl<'f> Executor<'f> {
+    pub(super) fn new(machine: Machine) -> Self {
+        Self {
+            state: State::START,
+            initial: State::START,
+            remembered: Vec::with_capacity(MAX_REMEMBERED),
+            frame_pointer: machine.frame_pointer(),
+        }
+    }
+
+    /// What a CIE's own instructions come to.
+    pub(super) fn initial_state(&mut self, cie: &Cie<'f>) -> Result<State<'f>, Reason> {
+        self.begin(State::START);
+        let mut instructions = cie.instructions;
+        while !instructions.is_empty() {
+            self.step(&mut instructions, cie)?;
+        }
+        Ok(self.state)
+    }
+
+    /// Begin a function, with the state that its CIE gives.
+    pub(super) fn begin(&mut self, initial: State<'f>) {
+        self.state = initial;
+        self.initial = initial;
+        self.remembered.clear();
+    }
+
+    /// Execute the next instruction.
+    pub(super) fn step(&mut self, input: &mut Slice<'f>, cie: &Cie<'f>) -> Result<Step, Reason> {
+        let opcode = input.read_u8()?;
+        let operand = opcode & 0x3f;
+        match DwCfa(opcode & 0xc0) {
+            dwarf::DW_CFA_advance_loc => return Ok(advance(operand.into(), cie)),
+            dwarf::DW_CFA_offset => {
+                let offset = factored(input.read_uleb128()? as i64, cie);
+                self.save(Register(operand.into()), Saved::AtCfa(offset), cie);
+            }
+            dwarf::DW_CFA_restore => self.restore(Register(operand.into()), cie),
+            _ => return self.extended(DwCfa(opcode), input, cie),
+        }
+        Ok(Step::Changed)
+    }
+
+    /// Instructions that take a byte without their operands: those that move on, and those of the CFA.
+    fn extended(&mut self, opcode: DwCfa, input: &mut Slice<'f>, cie: &Cie<'f>) -> Result<Step, Reason> {
+        match opcode {
+            dwarf::DW_CFA_advance_loc1 => return Ok(advance(input.read_u8()?.into(), cie)),
+            dwarf::DW_CFA_advance_loc2 => return Ok(advance(input.read_u16()?.into(), cie)),
+            dwarf::DW_CFA_advance_loc4 => return Ok(advance(input.read_u32()?.into(), cie)),
+            dwarf::DW_CFA_set_loc => return Ok(Step::Locate(cie.read_address(input)?)),
+            dwarf::DW_CFA_def_cfa => {
+                let register = read_register(input)?;
+                let offset = input.read_uleb128()? as i64;
+                self.state.cfa = CfaAt::Register { register, offset };
+            }
+            dwarf::DW_CFA_def_cfa_sf => {
+                let register = read_register(input)?;
+                let offset = factored(input.read_sleb128()?, cie);
+                self.state.cfa = CfaAt::Register { register, offset };
+            }
+            dwarf::DW_CFA_def_cfa_register => *self.cfa()?.0 = read_register(input)?,
+            dwarf::DW_CFA_def_cfa_offset => *self.cfa()?.1 = input.read_uleb128()? as i64,
+            dwarf::DW_CFA_def_cfa_offset_sf => *self.cfa()?.1 = factored(input.read_sleb128()?, cie),
+            dwarf::DW_CFA_def_cfa_expression => self.state.cfa = CfaAt::Expression(read_expression(input)?),
+            dwarf::DW_CFA_remember_state => self.remember()?,
+            dwarf::DW_CFA_restore_state => self.state = self.remembered.pop().ok_or(Reason::Malformed)?,
+            dwarf::DW_CFA_GNU_args_size => input.skip_leb128()?,
+            dwarf::DW_CFA_nop | dwarf::DW_CFA_AARCH64_negate_ra_state => {}
+            _ => self.extended_save(opcode, input, cie)?,
+        }
+        Ok(Step::Changed)
+    }
+
+    /// Instructions of one register.
+    fn extended_save(&mut self, opcode: DwCfa, input: &mut Slice<'f>, cie: &Cie<'f>) -> Result<(), Reason> {
+        let register = read_register(input)?;
+        let saved = match opcode {
+            dwarf::DW_CFA_offset_extended => Saved::AtCfa(factored(input.read_uleb128()? as i64, cie)),
+            dwarf::DW_CFA_offset_extended_sf => Saved::AtCfa(factored(input.read_sleb128()?, cie)),
+            dwarf::DW_CFA_undefined => Saved::Undefined,
+            dwarf::DW_CFA_same_value => Saved::Same,
+            dwarf::DW_CFA_expression => Saved::AtExpression(read_expression(input)?),
+            dwarf::DW_CFA_restore_extended => {
+                self.restore(register, cie);
+                return Ok(());
+            }
+            dwarf::DW_CFA_register | dwarf::DW_CFA_val_offset | dwarf::DW_CFA_val_offset_sf => {
+                input.skip_leb128()?;
+                Saved::Otherwise
+            }
+            dwarf::DW_CFA_val_expression => {
+                read_expression(input)?;
+                Saved::Otherwise
+            }
+            _ => return Err(Reason::Malformed),
+        };
+        self.save(register, saved, cie);
+        Ok(())
+    }
+
+    fn save(&mut self, register: Register, saved: Saved<'f>, cie: &Cie) {
+        if register == cie.return_address {
+            self.state.return_address = saved;
+        } else if register == self.frame_pointer {
+            self.state.frame_pointer = saved;
+        }
+    }
+
+    fn restore(&mut self, register: Register, cie: &Cie) {
+        if register == cie.return_address {
+            self.state.return_address = self.initial.return_address;
+        } else if register == self.frame_pointer {
+            self.state.frame_pointer = self.initial.frame_pointer;
+        }
+    }
+
+    /// The CFA's register and offset, which some instructions change one by one.
+    fn cfa(&mut self) -> Result<(&mut Register, &mut i64), Reason> {
+        match &mut self.state.cfa {
+            CfaAt::Register { register, offset } => Ok((register, offset)),
+            CfaAt::Expression(_) => Err(Reason::Malformed),
+        }
+    }
+
+    fn remember(&mut self) -> Result<(), Reason> {
+        if self.remembered.len() == MAX_REMEMBERED {
+            return Err(Reason::TooMany);
+        }
+        self.remembered.push(self.state);
+        Ok(())
+    }
+}
+
+fn advance(delta: u64, cie: &Cie) -> Step {
+    Step::Advance(cie.code_alignment.wrapping_mul(delta))
+}
+
+fn factored(offset: i64, cie: &Cie) -> i64 {
+    offset.wrapping_mul(cie.data_alignment)
+}
+
+fn read_register(input: &mut Slice) -> Result<Register, Reason> {
+    Ok(Register(input.read_uleb128_u16()?))
+}
+
+fn read_expression<'f>(input: &mut Slice<'f>) -> Result<Slice<'f>, Reason> {
+    let bytes = input.read_uleb128()?;
+    Ok(input.split(usize::from_u64(bytes)?)?)
+}

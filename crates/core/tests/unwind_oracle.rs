@@ -1,0 +1,312 @@
+//! Every rule of real files against gimli's own evaluation of the same call frame information: on registers and memory
+//! made up for the purpose, both must come to the same caller.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EndianSlice, Evaluation, EvaluationResult, Expression,
+    FrameDescriptionEntry, LittleEndian, Register, RegisterRule, UnwindContext, UnwindSection, UnwindTableRow, Value,
+    Vendor,
+};
+use object::{Architecture, Object, ObjectSection};
+use stackhound_core::address::ObjectAddr;
+use stackhound_core::unwind::{self, Cfa, FramePointer, ReturnAddress, Rule, Table};
+
+type Slice<'f> = EndianSlice<'f, LittleEndian>;
+
+/// Where the same rules come from, on most machines and in most packages of them.
+const FILES: [&str; 7] = [
+    "/lib/x86_64-linux-gnu/libc.so.6",
+    "/lib64/ld-linux-x86-64.so.2",
+    "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+    "/usr/lib/x86_64-linux-gnu/libcrypto.so.3",
+    "/usr/lib/x86_64-linux-gnu/libm.so.6",
+    "/usr/bin/python3",
+    "/usr/bin/node",
+];
+
+/// DWARF's numbers of frame pointer, stack pointer and return address.
+#[derive(Clone, Copy)]
+struct Numbers {
+    fp: Register,
+    sp: Register,
+    ra: Register,
+}
+
+const X86_64: Numbers = Numbers {
+    fp: gimli::X86_64::RBP,
+    sp: gimli::X86_64::RSP,
+    ra: gimli::X86_64::RA,
+};
+const ARM64: Numbers = Numbers {
+    fp: gimli::AArch64::X29,
+    sp: gimli::AArch64::SP,
+    ra: gimli::AArch64::X30,
+};
+
+/// What a walk finds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Found {
+    Caller {
+        cfa: u64,
+        return_address: u64,
+        frame_pointer: Option<u64>,
+    },
+    Root,
+    Unknown,
+}
+
+/// A register's value: no two are equal, and all are far apart.
+fn register(number: Register) -> u64 {
+    0x1000_0000 * (u64::from(number.0) + 1)
+}
+
+/// What a word of memory holds.
+fn memory(address: u64) -> u64 {
+    address.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// One function, with what its rules depend on.
+struct Function<'f, 's, S> {
+    section: &'s S,
+    entry: &'s FrameDescriptionEntry<Slice<'f>>,
+    numbers: Numbers,
+    ip: u64,
+}
+
+impl<'f, S: UnwindSection<Slice<'f>>> Function<'f, '_, S> {
+    fn register(&self, number: Register) -> u64 {
+        if number == gimli::X86_64::RA && self.numbers.ra == number {
+            self.ip
+        } else {
+            register(number)
+        }
+    }
+
+    fn evaluate(&self, expression: Expression<Slice<'f>>, cfa: Option<u64>) -> u64 {
+        let mut evaluation: Evaluation<_> = expression.evaluation(self.entry.cie().encoding());
+        cfa.into_iter().for_each(|cfa| evaluation.set_initial_value(cfa));
+        let mut result = evaluation.evaluate().unwrap();
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresMemory { address, .. } => {
+                    evaluation.resume_with_memory(Value::Generic(memory(address)))
+                }
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    evaluation.resume_with_register(Value::Generic(self.register(register)))
+                }
+                other => panic!("{other:?}"),
+            }
+            .unwrap();
+        }
+        evaluation.value_result().unwrap().to_u64(u64::MAX).unwrap()
+    }
+
+    fn saved(&self, rule: RegisterRule<usize>, number: Register, cfa: u64) -> Option<u64> {
+        match rule {
+            RegisterRule::Undefined => None,
+            RegisterRule::SameValue => Some(self.register(number)),
+            RegisterRule::Offset(offset) => Some(memory(cfa.wrapping_add_signed(offset))),
+            RegisterRule::ValOffset(offset) => Some(cfa.wrapping_add_signed(offset)),
+            RegisterRule::Register(other) => Some(self.register(other)),
+            RegisterRule::Expression(place) => Some(memory(self.evaluate(place.get(self.section).unwrap(), Some(cfa)))),
+            RegisterRule::ValExpression(value) => Some(self.evaluate(value.get(self.section).unwrap(), Some(cfa))),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What gimli's row comes to.
+    fn caller(&self, row: &UnwindTableRow<usize>) -> Found {
+        let cfa = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => self.register(*register).wrapping_add_signed(*offset),
+            CfaRule::Expression(expression) => self.evaluate(expression.get(self.section).unwrap(), None),
+        };
+        let rule = |number| row.register(number).unwrap_or(RegisterRule::SameValue);
+        match self.saved(rule(self.numbers.ra), self.numbers.ra, cfa) {
+            None => Found::Root,
+            Some(return_address) => Found::Caller {
+                cfa,
+                return_address,
+                frame_pointer: self.saved(rule(self.numbers.fp), self.numbers.fp, cfa),
+            },
+        }
+    }
+}
+
+/// What our rule comes to.
+fn follow(rule: &Rule, numbers: Numbers, ip: u64) -> Found {
+    let (sp, fp, other) = (
+        register(numbers.sp),
+        register(numbers.fp),
+        Register(rule.cfa_register.into()),
+    );
+    let stored = |base: u64| memory(base.wrapping_add_signed(rule.cfa_indirect_offset.into()));
+    let base = match rule.cfa {
+        Cfa::SP => sp,
+        Cfa::FP => fp,
+        Cfa::REGISTER => register(other),
+        Cfa::AT_SP => stored(sp),
+        Cfa::AT_FP => stored(fp),
+        Cfa::AT_REGISTER => stored(register(other)),
+        Cfa::PLT => sp + if ip & 15 >= rule.cfa_register.into() { 8 } else { 0 },
+        Cfa::SIGNAL if numbers.ra == gimli::X86_64::RA => return signal(sp),
+        Cfa::END => return Found::Root,
+        _ => return Found::Unknown,
+    };
+    let cfa = base.wrapping_add_signed(rule.cfa_offset.into());
+    let at_cfa = |offset: i16| memory(cfa.wrapping_add_signed(offset.into()));
+    Found::Caller {
+        cfa,
+        return_address: match rule.return_address {
+            ReturnAddress::LINK_REGISTER => register(numbers.ra),
+            _ => at_cfa(rule.return_address_offset),
+        },
+        frame_pointer: match rule.frame_pointer {
+            FramePointer::SAME => Some(fp),
+            FramePointer::AT_CFA => Some(at_cfa(rule.frame_pointer_offset)),
+            FramePointer::AT_FP => Some(memory(fp.wrapping_add_signed(rule.frame_pointer_offset.into()))),
+            _ => None,
+        },
+    }
+}
+
+/// What the kernel of x86-64 pushes (`struct rt_sigframe`, after the return address is gone).
+fn signal(sp: u64) -> Found {
+    Found::Caller {
+        cfa: memory(sp + 160),
+        return_address: memory(sp + 168),
+        frame_pointer: Some(memory(sp + 120)),
+    }
+}
+
+/// How many rows were compared, and how many of them we cannot say.
+#[derive(Debug, Default)]
+struct Compared {
+    rows: usize,
+    unsupported: usize,
+    lost_frame_pointers: usize,
+}
+
+/// Compare all functions of a section; where one begins, those before it end.
+fn compare<'f, S: UnwindSection<Slice<'f>>>(
+    table: &Table,
+    section: &S,
+    bases: &BaseAddresses,
+    numbers: Numbers,
+    compared: &mut Compared,
+) {
+    let mut functions = BTreeMap::new();
+    let mut entries = section.entries(bases);
+    while let Some(entry) = entries.next().unwrap() {
+        if let CieOrFde::Fde(partial) = entry {
+            let entry = partial.parse(S::cie_from_offset).unwrap();
+            functions.insert(entry.initial_address(), entry);
+        }
+    }
+    let mut context = UnwindContext::new();
+    for (start, entry) in &functions {
+        let limit = functions.range(start + 1..).next().map_or(u64::MAX, |(next, _)| *next);
+        let mut rows = entry.rows(section, bases, &mut context).unwrap();
+        while let Some(row) = rows.next_row().unwrap() {
+            let end = row.end_address().min(limit).min(entry.end_address());
+            if row.start_address() < end {
+                for ip in [row.start_address(), end - 1] {
+                    let function = Function {
+                        section,
+                        entry,
+                        numbers,
+                        ip,
+                    };
+                    compare_row(table, &function, row, compared);
+                }
+            }
+        }
+    }
+}
+
+fn compare_row<'f, S: UnwindSection<Slice<'f>>>(
+    table: &Table,
+    function: &Function<'f, '_, S>,
+    row: &UnwindTableRow<usize>,
+    compared: &mut Compared,
+) {
+    compared.rows += 1;
+    let ip = function.ip;
+    let rule = table
+        .rule_at(ObjectAddr(ip))
+        .unwrap_or_else(|| panic!("nothing known at {ip:#x}, where {row:?}"));
+    let (ours, theirs) = (follow(rule, function.numbers, ip), function.caller(row));
+    match (ours, theirs) {
+        (Found::Unknown, _) => {
+            assert_eq!(*rule, Rule::UNSUPPORTED);
+            compared.unsupported += 1;
+        }
+        (
+            Found::Caller {
+                cfa,
+                return_address,
+                frame_pointer: None,
+            },
+            Found::Caller {
+                cfa: their_cfa,
+                return_address: their_address,
+                ..
+            },
+        ) => {
+            assert_eq!(
+                (cfa, return_address),
+                (their_cfa, their_address),
+                "at {ip:#x}: {rule:?}, {row:?}"
+            );
+            compared.lost_frame_pointers += 1;
+        }
+        _ => assert_eq!(ours, theirs, "at {ip:#x}: {rule:?}, {row:?}"),
+    }
+}
+
+fn compare_file(path: &Path) -> Compared {
+    let bytes = std::fs::read(path).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let (numbers, vendor) = match file.architecture() {
+        Architecture::Aarch64 => (ARM64, Vendor::AArch64),
+        _ => (X86_64, Vendor::Default),
+    };
+    let table = unwind::build(&bytes).unwrap();
+    let section = |name| {
+        let section = file.section_by_name(name)?;
+        Some((section.address(), section.uncompressed_data().unwrap()))
+    };
+    let mut compared = Compared::default();
+    if let Some((address, data)) = section(".eh_frame") {
+        let mut section = EhFrame::new(&data, LittleEndian);
+        section.set_address_size(8);
+        section.set_vendor(vendor);
+        let bases = BaseAddresses::default().set_eh_frame(address);
+        compare(&table, &section, &bases, numbers, &mut compared);
+    } else if let Some((_, data)) = section(".debug_frame") {
+        let mut section = DebugFrame::new(&data, LittleEndian);
+        section.set_address_size(8);
+        section.set_vendor(vendor);
+        compare(&table, &section, &BaseAddresses::default(), numbers, &mut compared);
+    }
+    compared
+}
+
+/// Programs and libraries of this machine, as many as there are, and this program.
+#[test]
+fn rules_are_those_that_gimli_finds() {
+    let ourselves = std::env::current_exe().unwrap();
+    let there = FILES.iter().map(Path::new).filter(|path| path.exists());
+    for path in there.chain([ourselves.as_path()]) {
+        let compared = compare_file(path);
+        println!("{}: {compared:?}", path.display());
+        assert!(compared.rows > 1000, "{}", path.display());
+        assert!(
+            compared.unsupported * 1000 <= compared.rows,
+            "{}: {compared:?}",
+            path.display()
+        );
+    }
+}
