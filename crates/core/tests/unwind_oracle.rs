@@ -2,7 +2,7 @@
 //! made up for the purpose, both must come to the same caller.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EndianSlice, Evaluation, EvaluationResult, Expression,
@@ -294,12 +294,15 @@ fn compare_file(path: &Path) -> Compared {
     compared
 }
 
-/// Programs and libraries of this machine, as many as there are, and this program.
+/// Programs and libraries of this machine, as many as there are, this program, and what `UNWIND_FILES` names, like the
+/// files of another machine (`:` between them).
 #[test]
 fn rules_are_those_that_gimli_finds() {
     let ourselves = std::env::current_exe().unwrap();
-    let there = FILES.iter().map(Path::new).filter(|path| path.exists());
-    for path in there.chain([ourselves.as_path()]) {
+    let more = std::env::var_os("UNWIND_FILES").unwrap_or_default();
+    let there = FILES.iter().map(PathBuf::from).filter(|path| path.exists());
+    for path in there.chain([ourselves]).chain(std::env::split_paths(&more)) {
+        let path = path.as_path();
         let compared = compare_file(path);
         println!("{}: {compared:?}", path.display());
         assert!(compared.rows > 1000, "{}", path.display());

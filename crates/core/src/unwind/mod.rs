@@ -22,6 +22,7 @@ mod plt;
 mod rule;
 mod state;
 mod statistics;
+mod stored;
 mod table;
 mod writer;
 

@@ -3,7 +3,9 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// How the canonical frame address, the stack pointer before the call, is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(transparent)]
 pub struct Cfa(pub u8);
 
@@ -36,7 +38,9 @@ impl Cfa {
 }
 
 /// Where the caller's frame pointer is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(transparent)]
 pub struct FramePointer(pub u8);
 
@@ -52,7 +56,9 @@ impl FramePointer {
 }
 
 /// Where the address to return to is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(transparent)]
 pub struct ReturnAddress(pub u8);
 
@@ -115,6 +121,14 @@ impl Rule {
             return_address: ReturnAddress::LINK_REGISTER,
             ..Self::bare(Cfa::SP)
         }
+    }
+
+    /// Whether each field has a value that stands for something.
+    pub(super) fn is_sound(&self) -> bool {
+        self.cfa <= Cfa::FRAME_POINTER
+            && self.cfa_register < 32
+            && self.frame_pointer <= FramePointer::UNDEFINED
+            && self.return_address <= ReturnAddress::LINK_REGISTER
     }
 
     const fn bare(cfa: Cfa) -> Self {
