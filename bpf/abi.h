@@ -15,6 +15,8 @@
 #define MAX_EVENTS 32
 #define MAX_TARGETS 65536 /* processes in the filter at once */
 #define COMM_BYTES 16
+#define NAME_BATCH 64  /* kernel addresses that are named at a time */
+#define NAME_BYTES 640 /* KSYM_SYMBOL_LEN: a name of 511, offset and size, a module's name of 55 */
 
 enum sample_flag {
 	USER_TRUNCATED = 1,
@@ -123,6 +125,12 @@ struct config {
 	u8 kernel_only;
 	u8 has_cookie; /* several events: bpf_get_attach_cookie tells which fired */
 	u8 unused;
+};
+
+/* A kernel address, and how the kernel names it: `name+0xOFFSET/0xSIZE [MODULE]`, or just a number where it cannot. */
+struct named_address {
+	u64 address;
+	u8 name[NAME_BYTES];
 };
 
 #endif

@@ -10,7 +10,7 @@ use std::process::Command;
 #[path = "build/abi.rs"]
 mod abi;
 
-const PROGRAMS: [&str; 2] = ["oncpu", "lifecycle"];
+const PROGRAMS: [&str; 3] = ["oncpu", "lifecycle", "names"];
 
 const ARCHITECTURES: [&str; 2] = ["-D__TARGET_ARCH_x86", "-D__TARGET_ARCH_arm64"];
 

@@ -166,6 +166,27 @@ def test_kernel_functions_have_names() -> None:
     assert {"vfs_read", "do_syscall_64"} & {frame.name for frame in frames}
 
 
+def test_kernel_functions_are_those_of_kallsyms() -> None:
+    with Program(build("shares.c"), FOR_EVER) as program:
+        profile = record_some(SAMPLES, program, frequency_hz=999)
+    lines = (line.split() for line in Path("/proc/kallsyms").read_text().splitlines())
+    symbols = {(name, int(address, 16)) for address, _, name, *_ in lines}
+    (text,) = (address for name, address in symbols if name == "_stext")
+    kernel = profile.texts("objects", "kind").index("kernel")
+    functions = [
+        (name, text + address)
+        for name, address, in_object in zip(
+            profile.texts("functions", "system_name"),
+            profile.numbers("functions", "address").tolist(),
+            profile.numbers("functions", "object"),
+            strict=True,
+        )
+        if in_object == kernel
+    ]
+    assert len(functions) > 3
+    assert set(functions) <= symbols
+
+
 def test_a_bpf_program_is_named_in_the_kernel_stack_that_runs_it() -> None:
     with Program(build("bpf_program.c")) as program:
         samples = recorded(program)

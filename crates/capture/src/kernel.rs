@@ -9,6 +9,8 @@ use stackhound_core::address::{KernelAddr, ObjectAddr};
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{LocationId, ObjectId, ObjectKind};
 
+use crate::kernel_names::KernelNames;
+
 /// Core text is smaller than this on every architecture (about 30 MiB); beyond it lie modules and BPF programs.
 const CORE_TEXT_BYTES: u64 = 64 << 20;
 /// Between two looks for modules and BPF programs that came later.
@@ -30,6 +32,8 @@ pub struct KernelSpace {
     core: Option<ObjectId>,
     regions: Vec<Region>,
     refreshed: Option<Instant>,
+    /// What its functions are called.
+    pub names: KernelNames,
     /// Found lately, each in the one place for its address: the same few thousand are seen again and again.
     lately: Vec<Option<(u64, LocationId)>>,
 }
@@ -46,6 +50,7 @@ impl KernelSpace {
             core: None,
             regions: Vec::new(),
             refreshed: None,
+            names: KernelNames::default(),
             lately: vec![None; LATELY],
         }
     }

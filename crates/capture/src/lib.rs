@@ -15,6 +15,7 @@ mod error;
 mod files;
 mod intake;
 mod kernel;
+mod kernel_names;
 mod mapped;
 mod mappings;
 mod metadata;

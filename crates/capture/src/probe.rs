@@ -45,6 +45,12 @@ pub fn probe() -> Vec<Probe> {
             libbpf_sys::BPF_FUNC_loop,
             "bounded loops are used",
         ),
+        helper(
+            "bpf_snprintf",
+            ProgramType::Syscall,
+            libbpf_sys::BPF_FUNC_snprintf,
+            "kernel functions are looked up in /proc/kallsyms, in 0.1 s",
+        ),
         map("task storage", MapType::TaskStorage),
     ]
 }

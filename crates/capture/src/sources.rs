@@ -20,11 +20,11 @@ pub struct SymbolSources<'a> {
     /// Code without a file, and what could not be found.
     pub processes: &'a mut Processes,
     /// Kernel text, modules, BPF programs.
-    pub kernel: &'a KernelSpace,
+    pub kernel: &'a mut KernelSpace,
 }
 
 impl Sources for SymbolSources<'_> {
-    fn source(&mut self, object: ObjectId) -> Source {
+    fn source(&mut self, object: ObjectId, addresses: &[u64]) -> Source {
         if let Some(source) = self.files.source(object) {
             return source;
         }
@@ -38,13 +38,28 @@ impl Sources for SymbolSources<'_> {
             return Source::Named(name.into());
         }
         match self.kernel.object_base(object) {
-            Some(base) => Source::Kernel {
-                kallsyms: "/proc/kallsyms".into(),
-                vmlinux: debug_vmlinux(),
-                base,
-            },
+            Some(base) => self.kernel_source(base, addresses),
             None => Source::Missing("kernel addresses are hidden (kernel.kptr_restrict)".into()),
         }
+    }
+}
+
+impl SymbolSources<'_> {
+    /// Only the kernel's debug file knows lines. Without it the kernel itself is the quickest to say names.
+    fn kernel_source(&mut self, base: u64, addresses: &[u64]) -> Source {
+        let vmlinux = debug_vmlinux();
+        let found = match vmlinux {
+            None => self.kernel.names.look_up(base, addresses),
+            Some(_) => None,
+        };
+        found.map_or_else(
+            || Source::Kernel {
+                kallsyms: "/proc/kallsyms".into(),
+                vmlinux,
+                base,
+            },
+            Source::Found,
+        )
     }
 }
 

@@ -21,7 +21,7 @@ const ROUNDS: usize = 5;
 struct Ourselves;
 
 impl Sources for Ourselves {
-    fn source(&mut self, _object: ObjectId) -> Source {
+    fn source(&mut self, _object: ObjectId, _addresses: &[u64]) -> Source {
         Source::Elf {
             path: std::env::current_exe().unwrap(),
             origin: None,

@@ -49,7 +49,7 @@ fn main() -> Result<()> {
 struct OneFile(PathBuf);
 
 impl Sources for OneFile {
-    fn source(&mut self, _: ObjectId) -> Source {
+    fn source(&mut self, _: ObjectId, _addresses: &[u64]) -> Source {
         Source::Elf {
             path: self.0.clone(),
             origin: None,

@@ -23,9 +23,9 @@ pub struct PerfMap {
 }
 
 /// One piece of code.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its first address, in the process.
+    /// Its first address, in the object: for a perf map, the process's.
     pub start: u64,
     /// Its length in bytes.
     pub size: u64,

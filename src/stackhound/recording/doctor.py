@@ -229,12 +229,13 @@ PROBE_REMEDIES: Final = {
     "bpf_get_attach_cookie": "boot Linux 5.15 or newer",
     "bpf_task_pt_regs": "boot Linux 5.15 or newer",
     "bpf_loop": "boot Linux 5.17 or newer",
+    "bpf_snprintf": "boot Linux 5.14 or newer",
     "task storage": "boot Linux 5.11 or newer",
 }
 
 
 #: The kernel refuses these alike where they are missing and where they are forbidden; libbpf takes either for "there".
-HELPER_PROBES: Final = frozenset({"bpf_get_attach_cookie", "bpf_task_pt_regs", "bpf_loop"})
+HELPER_PROBES: Final = frozenset({"bpf_get_attach_cookie", "bpf_task_pt_regs", "bpf_loop", "bpf_snprintf"})
 
 
 def check_programs(machine: Machine) -> Iterator[Finding]:

@@ -214,7 +214,7 @@ mod tests {
     struct ByKind;
 
     impl Sources for ByKind {
-        fn source(&mut self, object: ObjectId) -> Source {
+        fn source(&mut self, object: ObjectId, _addresses: &[u64]) -> Source {
             match object.index() {
                 0 => Source::PerfMap(b"10 10 main\n20 10 work\n".to_vec()),
                 1 => Source::Named("vfs_read".into()),

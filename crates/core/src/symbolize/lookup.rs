@@ -19,7 +19,7 @@ const CHUNK: usize = 4096;
 
 pub(super) const DAMAGED: &str = "damaged symbols";
 const NO_SYMBOL_TABLE: &str = "no symbol table";
-const NOT_IN_TABLE: &str = "not in the symbol table";
+pub(super) const NOT_IN_TABLE: &str = "not in the symbol table";
 
 /// The addresses of a request, with and without an answer so far.
 pub(super) struct Lookup<'a> {

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use hashbrown::HashMap;
 
+use crate::perfmap::Entry;
 use crate::profile::Profile;
 use crate::rows::{LocationId, ObjectId};
 
@@ -29,8 +30,9 @@ use symbols::Symbols;
 
 /// Where the symbols of a profile's objects are to be had.
 pub trait Sources {
-    /// The source for one object. Paths in it must stay valid until [`Profile::symbolize`] returns.
-    fn source(&mut self, object: ObjectId) -> Source;
+    /// The source for these addresses of one object, which are in increasing order. Paths in it must stay valid until
+    /// [`Profile::symbolize`] returns.
+    fn source(&mut self, object: ObjectId, addresses: &[u64]) -> Source;
 }
 
 /// Where one object's symbols are to be had.
@@ -54,6 +56,8 @@ pub enum Source {
     },
     /// The text of a perf map; the object's addresses are the process's.
     PerfMap(Vec<u8>),
+    /// What is at each of the addresses.
+    Found(Vec<Option<Entry>>),
     /// One name for every address.
     Named(String),
     /// No symbols, and why.
@@ -73,11 +77,11 @@ impl Profile {
         let batches = self.batches(fresh.clone());
         let mut rows = Vec::with_capacity(fresh.len());
         for (object, locations) in &batches {
-            let addresses = locations
+            let addresses: Vec<u64> = locations
                 .iter()
                 .map(|location| self.locations.address[location.index()].0)
                 .collect();
-            match sources.source(*object) {
+            match sources.source(*object, &addresses) {
                 source @ (Source::Elf { .. } | Source::Kernel { .. }) => {
                     let name = Path::new(&self.objects.path[object.index()])
                         .file_name()
@@ -198,7 +202,7 @@ mod tests {
     struct Same(Source);
 
     impl Sources for Same {
-        fn source(&mut self, _object: ObjectId) -> Source {
+        fn source(&mut self, _object: ObjectId, _addresses: &[u64]) -> Source {
             self.0.clone()
         }
     }

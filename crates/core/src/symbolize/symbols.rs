@@ -1,9 +1,10 @@
 //! What was found out about the addresses of one object.
 
 use super::Source;
-use super::demangle::shorten;
+use super::demangle::{demangle, shorten};
 use super::functions::Function;
-use crate::perfmap::PerfMap;
+use super::lookup::NOT_IN_TABLE;
+use crate::perfmap::{Entry, PerfMap};
 
 /// What was found of an object's addresses. Addresses are meant by their index in the request.
 #[derive(Debug, Default)]
@@ -30,6 +31,7 @@ impl Symbols {
     pub(super) fn without_files(source: Source, addresses: &[u64]) -> Self {
         match source {
             Source::PerfMap(text) => Self::of_perf_map(&PerfMap::parse(&text), addresses),
+            Source::Found(entries) => Self::of_entries(entries.iter().map(Option::as_ref), demangle, NOT_IN_TABLE),
             Source::Named(name) => Self::named(&name, addresses),
             Source::Missing(reason) => Self::missing(&reason, addresses.len()),
             Source::Elf { .. } | Source::Kernel { .. } => Self::missing("no file", addresses.len()),
@@ -69,16 +71,25 @@ impl Symbols {
 
     /// What a perf map says of addresses in increasing order.
     fn of_perf_map(map: &PerfMap, addresses: &[u64]) -> Self {
+        let entries = addresses.iter().map(|&address| map.find(address));
+        Self::of_entries(entries, |name| name.into(), "not in the perf map")
+    }
+
+    /// What is at each address, with its name made `readable`, or this reason.
+    fn of_entries<'e>(
+        entries: impl Iterator<Item = Option<&'e Entry>>,
+        readable: fn(&str) -> Box<str>,
+        reason: &str,
+    ) -> Self {
         let mut symbols = Self::default();
-        for (index, &address) in (0..).zip(addresses) {
-            let Some(entry) = map.find(address) else {
-                symbols.misses.push((index, "not in the perf map".to_owned()));
+        for (index, entry) in (0..).zip(entries) {
+            let Some(entry) = entry else {
+                symbols.misses.push((index, reason.to_owned()));
                 continue;
             };
-            let name: Box<str> = entry.name.as_str().into();
             let function = Function {
-                system_name: name.clone(),
-                name,
+                name: readable(&entry.name),
+                system_name: entry.name.as_str().into(),
                 file: "".into(),
                 address: entry.start,
                 size: entry.size,
