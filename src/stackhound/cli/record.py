@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import closing
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -18,7 +16,7 @@ from stackhound.cli.verbosity import verbose_option, verbosity_of
 from stackhound.cli.watch import stderr_columns, wait_for_command, wait_for_end
 from stackhound.errors import CommandNotRun, StackhoundError
 from stackhound.recording.invoker import Invoker, find_invoker
-from stackhound.recording.recorder import Recorder
+from stackhound.recording.recorder import Recorder, import_meanwhile
 
 if TYPE_CHECKING:
     from stackhound.cli.output import Target
@@ -116,8 +114,7 @@ def _record(request: Request, signals: Signals, command: Command | None, invoker
 def _stop(recorder: Recorder, target: Target) -> Profile:
     """End it. While the core looks up names, a thread imports what comes next."""
     modules = (f"stackhound.formats.{target.format.name}", "stackhound.cli.outcome", "stackhound.profile.top")
-    imports = threading.Thread(target=lambda: [import_module(module) for module in modules])
-    imports.start()
+    imports = import_meanwhile(*modules)
     try:
         return recorder.stop()
     finally:

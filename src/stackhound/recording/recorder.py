@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stackhound import _native
 from stackhound.errors import RecordingError
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from stackhound.profile import Profile
+
+
+#: Enough to call the core. A thread that imports keeps Python's lock for 5 ms at a time, and the core would wait.
+HEAD_START_S: Final = 0.001
 
 
 class Status(NamedTuple):
@@ -103,8 +108,7 @@ class Recorder:
         """
         if self._profile is None:
             # numpy and Arrow take 130 ms to import, which is too long before the first sample. Now the core is busy.
-            imports = threading.Thread(target=import_module, args=("stackhound.profile.profile",))
-            imports.start()
+            imports = import_meanwhile("stackhound.profile.profile")
             with native_errors():
                 tables, metadata = self._session.finish(self.options.lines)
             imports.join()
@@ -129,6 +133,19 @@ class Recorder:
             self.stop()
         finally:
             self.close()
+
+
+def import_meanwhile(*modules: str) -> threading.Thread:
+    """Import modules in a thread, while this one is about to wait for the core."""
+
+    def import_all() -> None:
+        time.sleep(HEAD_START_S)
+        for module in modules:
+            import_module(module)
+
+    imports = threading.Thread(target=import_all)
+    imports.start()
+    return imports
 
 
 def record(
