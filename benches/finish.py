@@ -26,7 +26,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from harness.bpf_statistics import is_sampling
-from harness.build import STACKHOUND, inferno
+from harness.build import STACKHOUND, compile_package, inferno
 from harness.load import pause, real_mix
 from harness.report import Report
 from harness.waiting import wait_until
@@ -65,6 +65,7 @@ def main() -> None:
     seconds = 3.0 if options.check else options.seconds
     report = Report("finish", {"seconds": seconds, "patience_s": PATIENCE_S})
     draw = drawing_commands(report)
+    compile_package()
     turns = [take_turn(hz, ours_first, seconds, draw) for hz in TARGET_S for ours_first in (True, False)]
     show(report, turns)
     for hz in TARGET_S:

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.build import STACKHOUND, compile_program
+from harness.build import STACKHOUND, compile_package, compile_program
 from harness.estimate import estimate
 from harness.load import end, start_pinned
 from harness.machine import cpus
@@ -43,6 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     pairs = 1 if options.check else options.pairs
     report = Report("start", {"hz": HZ, "pairs": pairs})
+    compile_package()
     with tempfile.TemporaryDirectory() as directory:
         worker = start_worker(Path(directory))
         try:
