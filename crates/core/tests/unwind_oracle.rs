@@ -187,6 +187,7 @@ struct Compared {
     rows: usize,
     unsupported: usize,
     lost_frame_pointers: usize,
+    is_go: bool,
 }
 
 /// Compare all functions of a section; where one begins, those before it end.
@@ -237,8 +238,17 @@ fn compare_row<'f, S: UnwindSection<Slice<'f>>>(
     let rule = table
         .rule_at(ObjectAddr(ip))
         .unwrap_or_else(|| panic!("nothing known at {ip:#x}, where {row:?}"));
-    let (ours, theirs) = (follow(rule, function.numbers, ip), function.caller(row));
+    if compared.is_go && !is_said_by_go(rule, function.numbers) {
+        return;
+    }
+    let (mut ours, theirs) = (follow(rule, function.numbers, ip), function.caller(row));
+    if let Found::Caller { frame_pointer, .. } = &mut ours
+        && compared.is_go
+    {
+        *frame_pointer = None; // of which Go says nothing
+    }
     match (ours, theirs) {
+        (Found::Caller { .. }, Found::Root) if compared.is_go => {} // a signal handler: we go on below it
         (Found::Unknown, _) => {
             assert_eq!(*rule, Rule::UNSUPPORTED);
             compared.unsupported += 1;
@@ -266,6 +276,16 @@ fn compare_row<'f, S: UnwindSection<Slice<'f>>>(
     }
 }
 
+/// Whether Go's linker describes such code as it is. Roots, signal frames and changes of stacks it does not describe. On
+/// arm64 it takes the return address for lost where it is in its register, and for moved where assembly takes more of
+/// the stack than its frame.
+fn is_said_by_go(rule: &Rule, numbers: Numbers) -> bool {
+    let is_in_frame = rule.return_address == ReturnAddress::AT_CFA;
+    let is_lowest = i32::from(rule.return_address_offset) == -rule.cfa_offset;
+    let is_described = ![Cfa::END, Cfa::SIGNAL, Cfa::FRAME_POINTER].contains(&rule.cfa);
+    is_described && (numbers.ra != ARM64.ra || is_in_frame && is_lowest)
+}
+
 fn compare_file(path: &Path) -> Compared {
     let bytes = std::fs::read(path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -278,14 +298,20 @@ fn compare_file(path: &Path) -> Compared {
         let section = file.section_by_name(name)?;
         Some((section.address(), section.uncompressed_data().unwrap()))
     };
-    let mut compared = Compared::default();
+    let mut compared = Compared {
+        is_go: file
+            .sections()
+            .any(|section| section.name().is_ok_and(|name| name.ends_with(".gopclntab"))),
+        ..Compared::default()
+    };
     if let Some((address, data)) = section(".eh_frame") {
         let mut section = EhFrame::new(&data, LittleEndian);
         section.set_address_size(8);
         section.set_vendor(vendor);
         let bases = BaseAddresses::default().set_eh_frame(address);
         compare(&table, &section, &bases, numbers, &mut compared);
-    } else if let Some((_, data)) = section(".debug_frame") {
+    }
+    if let Some((_, data)) = section(".debug_frame") {
         let mut section = DebugFrame::new(&data, LittleEndian);
         section.set_address_size(8);
         section.set_vendor(vendor);
@@ -307,7 +333,7 @@ fn rules_are_those_that_gimli_finds() {
         println!("{}: {compared:?}", path.display());
         assert!(compared.rows > 1000, "{}", path.display());
         assert!(
-            compared.unsupported * 1000 <= compared.rows,
+            compared.unsupported * 100 <= compared.rows,
             "{}: {compared:?}",
             path.display()
         );

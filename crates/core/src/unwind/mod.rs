@@ -14,9 +14,11 @@ mod conversion;
 mod entries;
 mod expression;
 mod frames;
+mod go;
 mod image;
 mod landmarks;
 mod layers;
+mod pclntab;
 mod pieces;
 mod plt;
 mod rule;
@@ -38,6 +40,7 @@ use crate::Error;
 use crate::guard::guarded;
 use entries::Section;
 use frames::Frames;
+use go::Go;
 use image::Image;
 use landmarks::Landmarks;
 use layers::Layer;
@@ -61,9 +64,9 @@ fn build_unguarded(file: &[u8]) -> Result<Table, Error> {
         .section(".debug_frame")
         .and_then(image::Section::contents)
         .unwrap_or_default();
-    let sections = [eh_frame(&image), Some(Section::new(&debug_frame, 0, false))];
+    let debug_frame = Section::new(&debug_frame, 0, false);
     let mut writer = Writer::new(first.start);
-    let mut layers = layers(&image, sections, &code, &mut writer);
+    let mut layers = layers(&image, debug_frame, &code, &mut writer);
     for range in &code {
         layers::write(&mut layers, range.clone(), &mut writer);
         writer.set(range.end, Rule::NONE);
@@ -74,14 +77,15 @@ fn build_unguarded(file: &[u8]) -> Result<Table, Error> {
 /// Who knows the file's code, best first.
 fn layers<'i>(
     image: &'i Image,
-    sections: [Option<Section<'i>>; 2],
+    debug_frame: Section<'i>,
     code: &[Range<u64>],
     writer: &mut Writer,
 ) -> Vec<Box<dyn Layer + 'i>> {
-    let mut layers: Vec<Box<dyn Layer + 'i>> = Vec::new();
-    for section in sections.into_iter().flatten() {
-        layers.push(Box::new(Frames::read(section, image.machine, code, writer)));
-    }
+    let mut frames = |section| Box::new(Frames::read(section, image.machine, code, writer)) as Box<dyn Layer>;
+    let eh_frame = eh_frame(image).map(&mut frames);
+    let go = Go::find(image).map(|go| Box::new(go) as Box<dyn Layer>);
+    let debug_frame = frames(debug_frame);
+    let mut layers: Vec<_> = eh_frame.into_iter().chain(go).chain([debug_frame]).collect();
     layers.push(Box::new(Pieces::new(plt::pieces(image))));
     layers.push(Box::new(Landmarks::new(image)));
     layers

@@ -33,7 +33,8 @@ impl Cfa {
     pub const END: Self = Self(9);
     /// There is a rule, but this format cannot say it.
     pub const UNSUPPORTED: Self = Self(10);
-    /// The frame pointer is known to point to the caller's, with the return address behind it.
+    /// The frame pointer is known to point to the caller's, with the return address behind it; the CFA is the frame
+    /// pointer + `cfa_offset`. When the frame pointer is 0, nobody called this code.
     pub const FRAME_POINTER: Self = Self(11);
 }
 
@@ -103,7 +104,10 @@ impl Rule {
     /// Where the rule cannot be said.
     pub const UNSUPPORTED: Self = Self::bare(Cfa::UNSUPPORTED);
     /// In a function that keeps a frame pointer, whatever it does to the stack pointer.
-    pub const FRAME_POINTER: Self = Self::bare(Cfa::FRAME_POINTER);
+    pub const FRAME_POINTER: Self = Self {
+        cfa_offset: 16,
+        ..Self::bare(Cfa::FRAME_POINTER)
+    };
 
     /// Right after a call on x86-64, `bytes` of the stack being the return address and what the function has put there.
     pub(super) const fn x86_64_frame(bytes: i32) -> Self {
