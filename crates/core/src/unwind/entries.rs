@@ -45,10 +45,11 @@ pub(super) struct Fde<'f> {
 }
 
 /// An entry, as far as all have the same parts.
-struct Entry<'f> {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'f> {
     /// The offset of its CIE; None for a CIE.
-    cie: Option<usize>,
-    rest: Slice<'f>,
+    pub(super) cie: Option<usize>,
+    pub(super) rest: Slice<'f>,
 }
 
 impl<'f> Section<'f> {
@@ -68,11 +69,6 @@ impl<'f> Section<'f> {
         }
     }
 
-    /// The offset of a function's CIE; None when the entry is a CIE itself.
-    pub(super) fn cie_of(self, offset: usize) -> Result<Option<usize>, Reason> {
-        Ok(self.entry(offset)?.cie)
-    }
-
     /// The CIE at an offset.
     pub(super) fn cie(self, offset: usize) -> Result<Cie<'f>, Reason> {
         match self.entry(offset)? {
@@ -81,23 +77,8 @@ impl<'f> Section<'f> {
         }
     }
 
-    /// The function's entry at an offset, whose CIE is known.
-    pub(super) fn fde(self, offset: usize, cie: &Cie<'f>) -> Result<Fde<'f>, Reason> {
-        let mut rest = self.entry(offset)?.rest;
-        let start = cie.read_address(&mut rest)?;
-        let bytes = read_encoded(&mut rest, cie.encoding)?;
-        if cie.has_data {
-            let data_bytes = rest.read_uleb128()?;
-            rest.skip(usize::from_u64(data_bytes)?)?;
-        }
-        Ok(Fde {
-            start,
-            bytes,
-            instructions: rest,
-        })
-    }
-
-    fn entry(self, offset: usize) -> Result<Entry<'f>, Reason> {
+    /// The entry at an offset.
+    pub(super) fn entry(self, offset: usize) -> Result<Entry<'f>, Reason> {
         let contents = contents(self.data.slice(), offset).ok_or(Reason::Malformed)?;
         let is_long = contents.start - offset > 4;
         let mut rest = self.data.range(contents.clone());
@@ -171,6 +152,21 @@ impl<'f> Cie<'f> {
         Ok(())
     }
 
+    /// What an entry says of a function, after the offset of this CIE.
+    pub(super) fn function(&self, mut entry: Slice<'f>) -> Result<Fde<'f>, Reason> {
+        let start = self.read_address(&mut entry)?;
+        let bytes = read_encoded(&mut entry, self.encoding)?;
+        if self.has_data {
+            let data_bytes = read_uleb(&mut entry)?;
+            entry.skip(usize::from_u64(data_bytes)?)?;
+        }
+        Ok(Fde {
+            start,
+            bytes,
+            instructions: entry,
+        })
+    }
+
     /// An address, in the functions' encoding.
     pub(super) fn read_address(&self, input: &mut Slice<'f>) -> Result<u64, Reason> {
         let at = input.offset_from(self.section.data) as u64;
@@ -180,6 +176,18 @@ impl<'f> Cie<'f> {
             dwarf::DW_EH_PE_pcrel => Ok(value.wrapping_add(self.section.address).wrapping_add(at)),
             _ => Err(Reason::Malformed),
         }
+    }
+}
+
+/// An unsigned LEB128 number. Almost all take one byte.
+#[inline]
+pub(super) fn read_uleb(input: &mut Slice) -> Result<u64, Reason> {
+    match input.slice().split_first() {
+        Some((byte, rest)) if *byte < 0x80 => {
+            *input = Slice::new(rest, LittleEndian);
+            Ok((*byte).into())
+        }
+        _ => Ok(input.read_uleb128()?),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::conversion;
-use super::entries::{Cie, Fde, Section};
+use super::entries::{Cie, Entry, Fde, Section};
 use super::image::Machine;
 use super::layers::Layer;
 use super::rule::Rule;
@@ -71,11 +71,11 @@ impl<'f> Frames<'f> {
 
     /// A function, and the index of its CIE; None when the entry is a CIE.
     fn parse(&mut self, offset: usize) -> Result<Option<(Fde<'f>, usize)>, Reason> {
-        let Some(cie) = self.section.cie_of(offset)? else {
+        let Entry { cie: Some(cie), rest } = self.section.entry(offset)? else {
             return Ok(None);
         };
         let cie = self.cies.find(cie, self.section, &mut self.executor)?;
-        let fde = self.section.fde(offset, &self.cies.known[cie].0)?;
+        let fde = self.cies.known[cie].0.function(rest)?;
         Ok(Some((fde, cie)))
     }
 
@@ -92,32 +92,35 @@ impl<'f> Frames<'f> {
         writer: &mut Writer,
     ) -> Result<(), (u64, Reason)> {
         let (cie, initial) = &self.cies.known[cie];
+        let executor = &mut self.executor;
         let mut location = addresses.start;
         let at = |location| move |reason| (location, reason);
-        self.executor.begin(initial.map_err(at(location))?);
+        executor.begin(initial.map_err(at(location))?);
         let mut end = fde.start;
         let mut instructions = fde.instructions;
         while !instructions.is_empty() {
-            end = match self.executor.step(&mut instructions, cie).map_err(at(location))? {
-                Step::Changed => continue,
+            end = match executor.step(&mut instructions, cie).map_err(at(location))? {
+                Step::Done => continue,
                 Step::Advance(bytes) => end.saturating_add(bytes),
                 Step::Locate(address) if address >= end => address,
                 Step::Locate(_) => return Err((location, Reason::Malformed)),
             };
             if end > location {
-                self.write_state(location, cie, writer);
+                write_state(location, executor, cie, self.machine, writer);
                 location = end;
             }
             if location >= addresses.end {
                 return Ok(());
             }
         }
-        self.write_state(location, cie, writer);
+        write_state(location, executor, cie, self.machine, writer);
         Ok(())
     }
+}
 
-    fn write_state(&self, address: u64, cie: &Cie, writer: &mut Writer) {
-        let (rule, reason) = conversion::rule(&self.executor.state, cie, self.machine);
+fn write_state(address: u64, executor: &mut Executor, cie: &Cie, machine: Machine, writer: &mut Writer) {
+    if let Some(state) = executor.take_change() {
+        let (rule, reason) = conversion::rule(state, cie, machine);
         reason.into_iter().for_each(|reason| writer.note(reason));
         writer.set(address, rule);
     }

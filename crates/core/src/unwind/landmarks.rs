@@ -8,7 +8,7 @@ use memchr::memmem;
 use super::image::{Image, Machine};
 use super::layers::Layer;
 use super::rule::Rule;
-use super::writer::Writer;
+use super::writer::{MAX_PADDING_BYTES, Writer};
 
 /// Bytes of the code at a program's entry, which sets up the stack and calls: musl's and bionic's are shorter.
 const ENTRY_BYTES: u64 = 64;
@@ -58,6 +58,9 @@ impl<'i, 'f> Landmarks<'i, 'f> {
 
 impl Layer for Landmarks<'_, '_> {
     fn next(&mut self, gap: &Range<u64>, _writer: &mut Writer) -> Option<Range<u64>> {
+        if gap.end - gap.start <= MAX_PADDING_BYTES {
+            return None;
+        }
         let found = [
             self.signal_return(gap).map(|place| (place, Rule::SIGNAL)),
             self.entry(gap).map(|place| (place, Rule::END)),

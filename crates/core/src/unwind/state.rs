@@ -3,7 +3,7 @@
 use gimli::constants::{self as dwarf, DwCfa};
 use gimli::{Reader, ReaderOffset, Register};
 
-use super::entries::Cie;
+use super::entries::{Cie, read_uleb};
 use super::image::{Machine, Slice};
 use super::statistics::Reason;
 
@@ -51,8 +51,8 @@ impl State<'_> {
 /// What an instruction did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The state is another one now, maybe.
-    Changed,
+    /// More instructions for the same address may follow.
+    Done,
     /// What follows is the state from so many bytes further on.
     Advance(u64),
     /// What follows is the state from this address on.
@@ -62,7 +62,9 @@ pub(super) enum Step {
 /// Executes the instructions of one function after the other.
 #[derive(Debug)]
 pub(super) struct Executor<'f> {
-    pub(super) state: State<'f>,
+    state: State<'f>,
+    /// Whether the state was changed since the last time that somebody asked.
+    is_changed: bool,
     initial: State<'f>,
     remembered: Vec<State<'f>>,
     frame_pointer: Register,
@@ -72,6 +74,7 @@ impl<'f> Executor<'f> {
     pub(super) fn new(machine: Machine) -> Self {
         Self {
             state: State::START,
+            is_changed: true,
             initial: State::START,
             remembered: Vec::with_capacity(MAX_REMEMBERED),
             frame_pointer: machine.frame_pointer(),
@@ -91,24 +94,31 @@ impl<'f> Executor<'f> {
     /// Begin a function, with the state that its CIE gives.
     pub(super) fn begin(&mut self, initial: State<'f>) {
         self.state = initial;
+        self.is_changed = true;
         self.initial = initial;
         self.remembered.clear();
     }
 
+    /// The state, if it is another one than the last time.
+    pub(super) fn take_change(&mut self) -> Option<&State<'f>> {
+        std::mem::take(&mut self.is_changed).then_some(&self.state)
+    }
+
     /// Execute the next instruction.
+    #[inline]
     pub(super) fn step(&mut self, input: &mut Slice<'f>, cie: &Cie<'f>) -> Result<Step, Reason> {
         let opcode = input.read_u8()?;
         let operand = opcode & 0x3f;
         match DwCfa(opcode & 0xc0) {
             dwarf::DW_CFA_advance_loc => return Ok(advance(operand.into(), cie)),
             dwarf::DW_CFA_offset => {
-                let offset = factored(input.read_uleb128()? as i64, cie);
+                let offset = factored(read_uleb(input)? as i64, cie);
                 self.save(Register(operand.into()), Saved::AtCfa(offset), cie);
             }
             dwarf::DW_CFA_restore => self.restore(Register(operand.into()), cie),
             _ => return self.extended(DwCfa(opcode), input, cie),
         }
-        Ok(Step::Changed)
+        Ok(Step::Done)
     }
 
     /// Instructions that take a byte without their operands: those that move on, and those of the CFA.
@@ -118,34 +128,48 @@ impl<'f> Executor<'f> {
             dwarf::DW_CFA_advance_loc2 => return Ok(advance(input.read_u16()?.into(), cie)),
             dwarf::DW_CFA_advance_loc4 => return Ok(advance(input.read_u32()?.into(), cie)),
             dwarf::DW_CFA_set_loc => return Ok(Step::Locate(cie.read_address(input)?)),
-            dwarf::DW_CFA_def_cfa => {
-                let register = read_register(input)?;
-                let offset = input.read_uleb128()? as i64;
-                self.state.cfa = CfaAt::Register { register, offset };
-            }
-            dwarf::DW_CFA_def_cfa_sf => {
-                let register = read_register(input)?;
-                let offset = factored(input.read_sleb128()?, cie);
-                self.state.cfa = CfaAt::Register { register, offset };
-            }
-            dwarf::DW_CFA_def_cfa_register => *self.cfa()?.0 = read_register(input)?,
-            dwarf::DW_CFA_def_cfa_offset => *self.cfa()?.1 = input.read_uleb128()? as i64,
-            dwarf::DW_CFA_def_cfa_offset_sf => *self.cfa()?.1 = factored(input.read_sleb128()?, cie),
-            dwarf::DW_CFA_def_cfa_expression => self.state.cfa = CfaAt::Expression(read_expression(input)?),
             dwarf::DW_CFA_remember_state => self.remember()?,
-            dwarf::DW_CFA_restore_state => self.state = self.remembered.pop().ok_or(Reason::Malformed)?,
+            dwarf::DW_CFA_restore_state => {
+                self.state = self.remembered.pop().ok_or(Reason::Malformed)?;
+                self.is_changed = true;
+            }
             dwarf::DW_CFA_GNU_args_size => input.skip_leb128()?,
             dwarf::DW_CFA_nop | dwarf::DW_CFA_AARCH64_negate_ra_state => {}
+            dwarf::DW_CFA_def_cfa
+            | dwarf::DW_CFA_def_cfa_sf
+            | dwarf::DW_CFA_def_cfa_register
+            | dwarf::DW_CFA_def_cfa_offset
+            | dwarf::DW_CFA_def_cfa_offset_sf
+            | dwarf::DW_CFA_def_cfa_expression => {
+                self.state.cfa = self.define_cfa(opcode, input, cie)?;
+                self.is_changed = true;
+            }
             _ => self.extended_save(opcode, input, cie)?,
         }
-        Ok(Step::Changed)
+        Ok(Step::Done)
+    }
+
+    /// What the CFA is after one of its instructions. Some change only its register or offset.
+    fn define_cfa(&self, opcode: DwCfa, input: &mut Slice<'f>, cie: &Cie) -> Result<CfaAt<'f>, Reason> {
+        if opcode == dwarf::DW_CFA_def_cfa_expression {
+            return Ok(CfaAt::Expression(read_expression(input)?));
+        }
+        let (register, offset) = match (opcode, self.state.cfa) {
+            (dwarf::DW_CFA_def_cfa, _) => (read_register(input)?, read_uleb(input)? as i64),
+            (dwarf::DW_CFA_def_cfa_sf, _) => (read_register(input)?, factored(input.read_sleb128()?, cie)),
+            (_, CfaAt::Expression(_)) => return Err(Reason::Malformed),
+            (dwarf::DW_CFA_def_cfa_register, CfaAt::Register { offset, .. }) => (read_register(input)?, offset),
+            (dwarf::DW_CFA_def_cfa_offset, CfaAt::Register { register, .. }) => (register, read_uleb(input)? as i64),
+            (_, CfaAt::Register { register, .. }) => (register, factored(input.read_sleb128()?, cie)),
+        };
+        Ok(CfaAt::Register { register, offset })
     }
 
     /// Instructions of one register.
     fn extended_save(&mut self, opcode: DwCfa, input: &mut Slice<'f>, cie: &Cie<'f>) -> Result<(), Reason> {
         let register = read_register(input)?;
         let saved = match opcode {
-            dwarf::DW_CFA_offset_extended => Saved::AtCfa(factored(input.read_uleb128()? as i64, cie)),
+            dwarf::DW_CFA_offset_extended => Saved::AtCfa(factored(read_uleb(input)? as i64, cie)),
             dwarf::DW_CFA_offset_extended_sf => Saved::AtCfa(factored(input.read_sleb128()?, cie)),
             dwarf::DW_CFA_undefined => Saved::Undefined,
             dwarf::DW_CFA_same_value => Saved::Same,
@@ -171,24 +195,18 @@ impl<'f> Executor<'f> {
     fn save(&mut self, register: Register, saved: Saved<'f>, cie: &Cie) {
         if register == cie.return_address {
             self.state.return_address = saved;
+            self.is_changed = true;
         } else if register == self.frame_pointer {
             self.state.frame_pointer = saved;
+            self.is_changed = true;
         }
     }
 
     fn restore(&mut self, register: Register, cie: &Cie) {
         if register == cie.return_address {
-            self.state.return_address = self.initial.return_address;
+            self.save(register, self.initial.return_address, cie);
         } else if register == self.frame_pointer {
-            self.state.frame_pointer = self.initial.frame_pointer;
-        }
-    }
-
-    /// The CFA's register and offset, which some instructions change one by one.
-    fn cfa(&mut self) -> Result<(&mut Register, &mut i64), Reason> {
-        match &mut self.state.cfa {
-            CfaAt::Register { register, offset } => Ok((register, offset)),
-            CfaAt::Expression(_) => Err(Reason::Malformed),
+            self.save(register, self.initial.frame_pointer, cie);
         }
     }
 
@@ -210,10 +228,10 @@ fn factored(offset: i64, cie: &Cie) -> i64 {
 }
 
 fn read_register(input: &mut Slice) -> Result<Register, Reason> {
-    Ok(Register(input.read_uleb128_u16()?))
+    Ok(Register(read_uleb(input)?.try_into().map_err(|_| Reason::Malformed)?))
 }
 
 fn read_expression<'f>(input: &mut Slice<'f>) -> Result<Slice<'f>, Reason> {
-    let bytes = input.read_uleb128()?;
+    let bytes = read_uleb(input)?;
     Ok(input.split(usize::from_u64(bytes)?)?)
 }

@@ -13,7 +13,7 @@ use super::table::{MAX_RULES, PAGE_BITS, Page, Table, offset_of, row};
 const MAX_ROWS: usize = 16 << 20;
 
 /// What lies between functions: compilers align them to 16 bytes.
-const MAX_PADDING_BYTES: u64 = 15;
+pub(super) const MAX_PADDING_BYTES: u64 = 15;
 
 /// The rules that every table begins with.
 const FIRST_RULES: [Rule; 2] = [Rule::NONE, Rule::UNSUPPORTED];
