@@ -57,6 +57,7 @@ impl<'f> Frames<'f> {
         let mut entries = self.section.entries();
         for offset in entries.by_ref() {
             match self.parse(offset) {
+                Ok(Some((fde, _))) if fde.bytes == 0 => {} // what the linker took out
                 Ok(Some((fde, _))) if !is_within(code, fde.start) => writer.note(Reason::OutsideCode),
                 Ok(Some(_)) if self.index.len() == MAX_FUNCTIONS => return writer.note(Reason::TooMany),
                 Ok(Some((fde, _))) => self.index.push((fde.start - self.start) << 32 | offset as u64),

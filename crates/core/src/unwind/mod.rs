@@ -26,6 +26,8 @@ mod state;
 mod statistics;
 mod stored;
 mod table;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::ops::Range;
