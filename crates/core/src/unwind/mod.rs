@@ -10,6 +10,7 @@
 //!
 //! x86-64 and arm64, whatever this machine is.
 
+mod builtins;
 mod conversion;
 mod entries;
 mod expression;
@@ -40,6 +41,7 @@ pub use table::{MAX_PAGES, MAX_RULES, PAGE_BITS, Page, RULE_BITS, Table, TableVi
 
 use crate::Error;
 use crate::guard::guarded;
+use builtins::Builtins;
 use entries::Section;
 use frames::Frames;
 use go::Go;
@@ -89,6 +91,7 @@ fn layers<'i>(
     let debug_frame = frames(debug_frame);
     let mut layers: Vec<_> = eh_frame.into_iter().chain(go).chain([debug_frame]).collect();
     layers.push(Box::new(Pieces::new(plt::pieces(image))));
+    layers.push(Box::new(Builtins::new(image)));
     layers.push(Box::new(Landmarks::new(image)));
     layers
 }

@@ -386,6 +386,28 @@ fn landmarks_are_known_by_their_looks() {
     assert_eq!(rule_at(&table, 309), Rule::NONE);
 }
 
+/// V8's built-in functions keep frame pointers; whatever else lies in a large gap is not known.
+#[test]
+fn built_in_functions_are_known_by_their_names() {
+    let symbol = |name: u32, start: u64, bytes: u64| {
+        [
+            &name.to_le_bytes()[..],
+            &[0; 4],
+            [CODE + start, bytes].map(u64::to_le_bytes).as_flattened(),
+        ]
+        .concat()
+    };
+    let symbols = [symbol(1, 0x1000, 64), symbol(1, 0x8000, 64), symbol(14, 0x9000, 64)].concat();
+    let file = File::new(X86_64, 512 << 10).with(".symtab", |_| symbols);
+    let table = file.with(".strtab", |_| b"\0Builtins_Add\0other\0".to_vec()).table();
+    assert_eq!([0, 0xfff].map(|offset| rule_at(&table, offset)), [Rule::NONE; 2]);
+    assert_eq!(
+        [0x1000, 0x803f].map(|offset| rule_at(&table, offset)),
+        [Rule::FRAME_POINTER; 2]
+    );
+    assert_eq!([0x8040, 0x9000].map(|offset| rule_at(&table, offset)), [Rule::NONE; 2]);
+}
+
 /// What a function claims beyond its file, beyond the next function, or for nothing at all, does not count.
 #[test]
 fn claims_are_cut() {
