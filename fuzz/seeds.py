@@ -7,6 +7,7 @@ Nothing of it is committed: fuzz/corpus/TARGET has what this makes, and what the
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,13 +38,22 @@ FLAGS = {
 def main() -> None:
     corpus = FUZZ / "corpus" / "unwind_build"
     corpus.mkdir(parents=True, exist_ok=True)
-    (FUZZ / "corpus" / "unwind_stored").mkdir(parents=True, exist_ok=True)
+    stored = FUZZ / "corpus" / "unwind_stored"
+    stored.mkdir(parents=True, exist_ok=True)
+    (stored / "small").write_bytes(stored_table())
     with TemporaryDirectory() as scratch:
         source = Path(scratch) / "seed.c"
         source.write_text(SOURCE)
         for name, flags in FLAGS.items():
             subprocess.run(("cc", "-nostdlib", *flags, str(source), "-o", str(corpus / name)), check=True)
             print(corpus / name)
+
+
+def stored_table() -> bytes:
+    """A table of one page, two rows and three rules, as crates/core/src/unwind/stored.rs draws it."""
+    header = struct.pack("<8sQ4IQ8I", b"shunwind", 0, 1, 1, 2, 3, 1, 1, *[0] * 7)
+    rules = [struct.pack("<4B2h2i", kind, 0, 0, 0, 0, -8, 8, 0) for kind in (1, 2)]
+    return header + struct.pack("<4I", 0, 2, 0, 5 << 20 | 2) + bytes(16) + b"".join(rules)
 
 
 if __name__ == "__main__":
