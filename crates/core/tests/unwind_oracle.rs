@@ -327,8 +327,10 @@ fn rules_are_those_that_gimli_finds() {
     let ourselves = std::env::current_exe().unwrap();
     let more = std::env::var_os("UNWIND_FILES").unwrap_or_default();
     let there = FILES.iter().map(PathBuf::from).filter(|path| path.exists());
-    let more = std::env::split_paths(&more).filter(|path| !path.as_os_str().is_empty());
-    for path in there.chain([ourselves]).chain(more) {
+    for path in there
+        .chain([ourselves])
+        .chain(std::env::split_paths(&more).filter(|path| path.exists()))
+    {
         let path = path.as_path();
         let compared = compare_file(path);
         println!("{}: {compared:?}", path.display());

@@ -163,9 +163,15 @@ mod tests {
         let words = aligned(&bytes);
         let view = TableView::from_bytes(&words.as_bytes()[..bytes.len()]).unwrap();
         assert_eq!(view, table.view());
-        let address = ObjectAddr((table.first_page + 1) << PAGE_BITS);
-        assert!(view.rule_at(address).is_some());
-        assert_eq!(view.rule_at(address), table.rule_at(address));
+        let page = (table.first_page + 1) << PAGE_BITS;
+        let rules = |rule_at: &dyn Fn(ObjectAddr) -> Option<Rule>| -> Vec<Option<Rule>> {
+            (page..page + (1 << PAGE_BITS))
+                .map(|address| rule_at(ObjectAddr(address)))
+                .collect()
+        };
+        let read_back = rules(&|address| view.rule_at(address).copied());
+        assert!(read_back.iter().any(Option::is_some));
+        assert_eq!(read_back, rules(&|address| table.rule_at(address).copied()));
     }
 
     /// A file that was cut, or changed in any byte, is refused.
