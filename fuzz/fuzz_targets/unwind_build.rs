@@ -9,12 +9,15 @@ use stackhound_core::unwind::{PAGE_BITS, TableView, build};
 fuzz_target!(|file: &[u8]| {
     let Ok(table) = build(file) else { return };
     for page in 0..table.pages.len() as u64 {
-        let _ = table.rule_at(ObjectAddr((table.first_page + page + 1 << PAGE_BITS) - 1));
+        let _ = table.rule_at(ObjectAddr(((table.first_page + page + 1) << PAGE_BITS) - 1));
     }
     let bytes = table.to_bytes();
     let mut words = vec![0_u64; bytes.len().div_ceil(8)];
     // SAFETY: as many bytes as the words have, or fewer; any bytes are a word.
     let aligned = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), bytes.len()) };
     aligned.copy_from_slice(&bytes);
-    assert_eq!(TableView::from_bytes(aligned).expect("what was written is read"), table.view());
+    assert_eq!(
+        TableView::from_bytes(aligned).expect("what was written is read"),
+        table.view()
+    );
 });

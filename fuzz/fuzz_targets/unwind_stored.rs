@@ -21,7 +21,9 @@ fuzz_target!(|bytes: &[u8]| {
         let checksum = xxh3_64(&aligned[CHECKSUM.end..]);
         aligned[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
     }
-    let Ok(table) = TableView::from_bytes(aligned) else { return };
+    let Ok(table) = TableView::from_bytes(aligned) else {
+        return;
+    };
     for (page, rows) in table.pages.iter().enumerate() {
         let address = ObjectAddr((table.first_page + page as u64) << PAGE_BITS);
         assert!(rows.count > 0 || table.rule_at(address).is_none());

@@ -386,6 +386,106 @@ fn landmarks_are_known_by_their_looks() {
     assert_eq!(rule_at(&table, 309), Rule::NONE);
 }
 
+/// Go's table of functions: start, flags, and (bytes on the stack, for how many bytes of code), as Go 1.20 writes it.
+fn pclntab(functions: &[(u32, u8, &[(i32, u8)])], end: u32) -> Vec<u8> {
+    let mut pc_tables = vec![0];
+    let mut said = Vec::new();
+    let mut entries = Vec::new();
+    let entries_bytes = 8 * functions.len() as u32 + 4;
+    for (start, flags, frames) in functions {
+        entries.extend([*start, entries_bytes + said.len() as u32]);
+        said.extend(
+            [*start, 0, 0, 0, pc_tables.len() as u32, 0, 0, 0, 0, 0]
+                .map(u32::to_le_bytes)
+                .concat(),
+        );
+        said.extend([0, *flags, 0, 0]);
+        let mut value = -1;
+        for (bytes, code_bytes) in *frames {
+            let change: i32 = bytes - value;
+            let zigzag = (change << 1 ^ change >> 31) as u8;
+            pc_tables.extend([zigzag, *code_bytes]);
+            value = *bytes;
+        }
+        pc_tables.push(0);
+    }
+    entries.push(end);
+    let entries: Vec<u8> = entries.into_iter().flat_map(u32::to_le_bytes).collect();
+    let offsets = [0, 0, 0, 72, 72 + pc_tables.len() as u64];
+    let words = [&[functions.len() as u64, 0, CODE][..], &offsets].concat();
+    let header = [0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8]
+        .into_iter()
+        .chain(words.into_iter().flat_map(u64::to_le_bytes));
+    [header.collect(), pc_tables, entries, said].concat()
+}
+
+/// A Go program of a plain function, the root of all stacks, one that changes stacks, assembly that keeps no frame
+/// pointer, and what signal handlers return to.
+fn go_program() -> File {
+    let mut file = File::new(X86_64, 160);
+    file.code[128..137].copy_from_slice(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
+    let functions: [(u32, u8, &[_]); 5] = [
+        (0, 0, &[(0, 1), (8, 3), (40, 20), (0, 8)]),
+        (32, 5, &[(0, 32)]),
+        (64, 6, &[(0, 1), (8, 30), (0, 1)]),
+        (96, 4, &[(0, 4), (16, 28)]),
+        (128, 4, &[(0, 32)]),
+    ];
+    file.with(".gopclntab", |_| pclntab(&functions, 160))
+}
+
+/// Go's functions have the frames that Go's own table says, and those that its runtime treats apart are treated apart.
+#[test]
+fn go_says_what_its_functions_have_on_the_stack() {
+    let table = go_program().table();
+    let framed = |bytes| Rule {
+        frame_pointer: FramePointer::AT_CFA,
+        frame_pointer_offset: -16,
+        ..frame(bytes)
+    };
+    assert_eq!(
+        [0, 1, 4, 24].map(|at| rule_at(&table, at)),
+        [frame(8), framed(16), framed(48), frame(8)]
+    );
+    assert_eq!(rule_at(&table, 32), Rule::END);
+    assert_eq!(
+        [64, 65, 95].map(|at| rule_at(&table, at)),
+        [frame(8), Rule::FRAME_POINTER, frame(8)]
+    );
+    assert_eq!(rule_at(&table, 100), frame(24));
+    assert_eq!(
+        [126, 127, 128].map(|at| rule_at(&table, at)),
+        [frame(24), Rule::SIGNAL, Rule::SIGNAL]
+    );
+    assert_eq!(table.statistics.functions, 5);
+}
+
+/// A Go table with any bytes changed gives rows in order.
+#[test]
+fn damaged_go_tables_do_no_harm() {
+    for machine in [X86_64, ARM64] {
+        let mut file = go_program();
+        file.machine = machine;
+        file.sections[0].2[6] = if machine == ARM64 { 4 } else { 1 };
+        let whole = file.sections[0].2.clone();
+        let mut random = Random::new(5);
+        for _ in 0..10_000 {
+            file.sections[0].2.clone_from(&whole);
+            for _ in 0..3 {
+                let at = random.below(whole.len() as u32) as usize;
+                file.sections[0].2[at] = random.next() as u8;
+            }
+            let bytes = file.table().to_bytes();
+            let words: Vec<u64> = bytes
+                .chunks(8)
+                .map(|chunk| chunk.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b)))
+                .collect();
+            let aligned = &zerocopy::IntoBytes::as_bytes(words.as_slice())[..bytes.len()];
+            assert!(TableView::from_bytes(aligned).is_ok());
+        }
+    }
+}
+
 /// V8's built-in functions keep frame pointers; whatever else lies in a large gap is not known.
 #[test]
 fn built_in_functions_are_known_by_their_names() {

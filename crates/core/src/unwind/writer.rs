@@ -28,6 +28,8 @@ pub(super) struct Writer {
     known: HashMap<u128, u32>,
     /// The rule that holds from the last row on, and its index.
     current: (u128, u32),
+    /// The last address that was given.
+    last: u64,
 }
 
 impl Writer {
@@ -45,12 +47,15 @@ impl Writer {
             table,
             known,
             current: (transmute!(Rule::NONE), NONE),
+            last: start,
         }
     }
 
-    /// From this address on another rule holds. Addresses only ever grow; the last rule given for one counts.
+    /// From this address on another rule holds. Addresses only ever grow, whatever a file says; the last rule given for
+    /// one counts.
     pub(super) fn set(&mut self, address: u64, rule: Rule) {
-        let rule = transmute!(rule);
+        let (rule, address) = (transmute!(rule), address.max(self.last));
+        self.last = address;
         if rule == self.current.0 {
             return;
         }
