@@ -3,7 +3,7 @@
  * The ABI between the kernel half and user space: records, counters, configuration. Its only source.
  *
  * crates/capture/build.rs makes src/abi.rs of it and understands just this: `#define NAME number`, `enum name {…};` with
- * explicit numbers, and `struct name {…};` of u8, u16, u32, u64 and arrays of them. Every struct is laid out without
+ * explicit numbers, and `struct name {…};` of u8 to u64, s16, s32 and arrays of them. Every struct is laid out without
  * padding, and a static assertion on both sides says how large it is.
  */
 #ifndef STACKHOUND_ABI_H
@@ -25,7 +25,25 @@ enum sample_flag {
 	IN_KERNEL = 8,
 	KERNEL_THREAD = 16,
 	GUEST = 32,
-	USER_BROKEN = 64, /* set by user space: the walk left the code, and what followed was cut off */
+	USER_BROKEN = 64,          /* set by user space: the walk left the code, and what followed was cut off */
+	USER_FRAME_POINTERS = 128, /* some of the user frames were found by frame pointers, for want of a rule */
+};
+
+/* How the walk of a user stack ended: in the upper bits of a sample's flags. */
+#define USER_END_SHIFT 8
+#define USER_ENDS 16
+enum user_end {
+	END_UNKNOWN = 0,      /* frame pointers tell no root */
+	END_ROOT = 1,         /* where the thread began */
+	END_TRUNCATED = 2,    /* more frames than a sample has room for */
+	END_NO_MAPPINGS = 3,  /* the process's mappings were not known yet: frame pointers only */
+	END_OUTSIDE_CODE = 4, /* an address that is in no code */
+	END_NO_TABLE = 5,     /* the file's table was not there yet, and frame pointers led nowhere */
+	END_NO_RULE = 6,      /* nothing is known of this code, and frame pointers led nowhere */
+	END_UNSUPPORTED = 7,  /* a rule that the tables cannot say, and frame pointers led nowhere */
+	END_UNREADABLE = 8,   /* the stack could not be read */
+	END_NO_PROGRESS = 9,  /* the caller's frame would not lie above its callee's */
+	END_OTHER_ABI = 10,   /* a 32-bit program: frame pointers only */
 };
 
 /* What a sample is before its addresses: the part that two samples of one stack share starts at start_boottime_ns. */
@@ -101,6 +119,7 @@ struct counters {
 	u64 user_truncated;
 	u64 kernel_truncated;
 	u64 user_unreadable;
+	u64 user_ends[USER_ENDS];      /* walks of user stacks by enum user_end */
 	u64 targets_full;              /* children that could not be added to the filter */
 	u64 timed_runs;                /* of the runs that took a sample, those that looked at the clock twice */
 	u64 timed_ns;                  /* spent in those */
@@ -124,7 +143,8 @@ struct config {
 	u8 user_only;
 	u8 kernel_only;
 	u8 has_cookie; /* several events: bpf_get_attach_cookie tells which fired */
-	u8 unused;
+	u8 unwind;     /* by tables; otherwise by frame pointers alone */
+	u64 code_mask; /* of a return address: without the bits that sign it (arm64) */
 };
 
 /* A kernel address, and how the kernel names it: `name+0xOFFSET/0xSIZE [MODULE]`, or just a number where it cannot. */
@@ -132,5 +152,93 @@ struct named_address {
 	u64 address;
 	u8 name[NAME_BYTES];
 };
+
+/*
+ * Unwinding of user stacks. What the walker (bpf/stack/unwind.h) reads and user space alone writes, all of it mapped
+ * into user space: segments of memory, in which a reference is the index of a 32-bit word; 0 refers to nothing.
+ *
+ *   process → mappings: starts, then ends with files → file → pages of 4 KiB of the file → rows → rules
+ *
+ * What is taken out of use is used again only after no program can still be reading it (membarrier(2) waits for RCU).
+ */
+#define UNWIND_SEGMENT_BITS 18 /* words of 4 bytes: 1 MiB */
+#define UNWIND_SEGMENTS 256
+#define UNWIND_PAGE_BITS 12
+#define UNWIND_RULE_BITS 20 /* of a row: which rule; above them where in its page the row begins */
+#define UNWIND_RULES 65536
+#define UNWIND_FILES 16384
+#define UNWIND_NO_FILE 16384      /* code that is in no file */
+#define UNWIND_MAX_MAPPINGS 16384 /* of code, a process */
+#define UNWIND_PROCESSES 65536    /* slots of the table of processes */
+#define UNWIND_PROBES 16          /* slots to look at for a process, from the one that its id leads to */
+
+enum unwind_cfa {
+	CFA_NONE = 0,     /* nothing is known of this code */
+	CFA_SP = 1,       /* stack pointer + cfa_offset */
+	CFA_FP = 2,       /* frame pointer + cfa_offset */
+	CFA_REGISTER = 3, /* cfa_register + cfa_offset: known in the innermost frame and after a signal */
+	CFA_AT_SP = 4,    /* *(stack pointer + cfa_indirect_offset) + cfa_offset */
+	CFA_AT_FP = 5,
+	CFA_AT_REGISTER = 6,
+	CFA_PLT = 7,    /* stack pointer + cfa_offset, + 8 from byte cfa_register of each 16 on */
+	CFA_SIGNAL = 8, /* the kernel's frame below a signal handler: all registers */
+	CFA_END = 9,    /* nobody called this code */
+	CFA_UNSUPPORTED = 10,
+	CFA_FRAME_POINTER = 11, /* known to keep a frame pointer */
+};
+
+enum unwind_frame_pointer {
+	FRAME_POINTER_SAME = 0,
+	FRAME_POINTER_AT_CFA = 1,
+	FRAME_POINTER_AT_FP = 2,
+	FRAME_POINTER_UNDEFINED = 3,
+};
+
+enum unwind_return_address {
+	RETURN_ADDRESS_AT_CFA = 0,
+	RETURN_ADDRESS_IN_LINK_REGISTER = 1,
+};
+
+/* crates/core/src/unwind/rule.rs says it at length. */
+struct unwind_rule {
+	u8 cfa; /* enum unwind_cfa */
+	u8 cfa_register;
+	u8 frame_pointer;  /* enum unwind_frame_pointer */
+	u8 return_address; /* enum unwind_return_address */
+	s16 frame_pointer_offset;
+	s16 return_address_offset;
+	s32 cfa_offset;
+	s32 cfa_indirect_offset;
+};
+
+/* A file's table; pages 0: not there. */
+struct unwind_file {
+	u32 pages;      /* refers to a struct unwind_page for each page */
+	u32 page_count; /* pages and page_count are written at once */
+	u32 first_page; /* of the file */
+	u8 has_none;    /* there will be none: nothing in the file tells how to unwind its code */
+	u8 wanted;      /* set by the walker, when it misses the table for the first time */
+	u16 reserved;
+};
+
+struct unwind_page {
+	u32 rows; /* refers to the first one */
+	u32 count;
+};
+
+/* Before the starts of the mappings, u64 each, sorted; behind them one of the next struct for each. */
+struct unwind_mappings {
+	u32 count;
+	u32 publication; /* counts up; never 0 */
+};
+
+struct unwind_mapping {
+	u64 end;
+	u64 file_offset;
+	u32 file; /* index of its struct unwind_file, or UNWIND_NO_FILE */
+	u32 reserved;
+};
+
+/* A slot of the table of processes, a u64: tgid in the upper half, reference to its mappings in the lower. */
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /*
- * Keeps the set of sampled processes true: children join at fork, a held COMMAND at its exec, the dead leave. All run in
- * process context.
+ * Keeps the set of sampled processes true: children join at fork, a held COMMAND at its exec, the dead leave; and what is
+ * known of mappings: an exec ends it. All run in process context.
  */
 #include "maps.h"
 #include "task.h"
+#include "stack/processes.h"
 #include <bpf/bpf_tracing.h>
 
 SEC("tp_btf/sched_process_fork")
@@ -42,6 +43,17 @@ int BPF_PROG(release_held, struct task_struct *task)
 	return 0;
 }
 
+/* User space hears of the exec later. Until then the new program's stacks must not be read by the old one's tables. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(forget_mappings, struct task_struct *task)
+{
+	u64 *slot = find_process(collector_tgid(task));
+
+	if (slot)
+		*slot &= ~0xffffffffULL;
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(follow_exit, struct task_struct *task)
 {
@@ -53,5 +65,3 @@ int BPF_PROG(follow_exit, struct task_struct *task)
 	bpf_map_delete_elem(&targets, &tgid);
 	return 0;
 }
-
-char LICENSE[] SEC("license") = "Dual BSD/GPL";

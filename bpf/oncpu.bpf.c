@@ -49,8 +49,10 @@ static __always_inline void describe(struct sample *sample, struct task_struct *
 	header->user_frames = 0;
 }
 
-static __always_inline void walk(void *context, struct sample *sample, u32 task_flags, bool in_kernel)
+static __always_inline void walk(void *context, struct task_struct *task, struct sample *sample, bool in_kernel)
 {
+	u32 task_flags = READ(task, flags);
+
 	if (task_flags & PF_VCPU)
 		sample->header.flags |= GUEST;
 	if (in_kernel) {
@@ -61,7 +63,7 @@ static __always_inline void walk(void *context, struct sample *sample, u32 task_
 	if (task_flags & PF_KTHREAD)
 		sample->header.flags |= KERNEL_THREAD;
 	else if (!config.kernel_only)
-		walk_user(context, sample);
+		walk_user(context, task, sample);
 }
 
 static __always_inline void count_walk(const struct sample *sample, struct counters *counters)
@@ -72,6 +74,8 @@ static __always_inline void count_walk(const struct sample *sample, struct count
 		counters->kernel_truncated++;
 	if (sample->header.flags & USER_UNREADABLE)
 		counters->user_unreadable++;
+	if (!(sample->header.flags & KERNEL_THREAD) && !config.kernel_only)
+		counters->user_ends[(sample->header.flags >> USER_END_SHIFT) % USER_ENDS]++;
 }
 
 static __always_inline bool has_wanted_part(u32 task_flags, bool in_kernel)
@@ -130,7 +134,7 @@ static __always_inline void take_sample(void *context, struct task_struct *task,
 		counters->lost_no_process++;
 		return;
 	}
-	walk(context, sample, READ(task, flags), in_kernel);
+	walk(context, task, sample, in_kernel);
 	count_walk(sample, counters);
 	hand_over(sample, ring, counters);
 	count_time(now_ns, counters);
@@ -190,5 +194,3 @@ int sample_tracepoint(void *context)
 	handle(context, true, 0, counters, event);
 	return 0;
 }
-
-char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -19,6 +19,7 @@ typedef __u16 u16;
 typedef __u32 u32;
 typedef __s32 s32;
 typedef __u64 u64;
+typedef __s16 s16;
 typedef __s64 s64;
 typedef _Bool bool;
 typedef __u16 __be16;
@@ -36,6 +37,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
@@ -51,6 +53,10 @@ enum {
 
 enum {
 	BPF_F_USER_STACK = 1ULL << 8,
+};
+
+enum {
+	BPF_RB_FORCE_WAKEUP = 1ULL << 1,
 };
 
 /* UAPI: the context of a perf_event program, whose layout is fixed. */
@@ -114,6 +120,9 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
+	struct task_struct *real_parent;
+	u32 self_exec_id;
+	u32 parent_exec_id;
 	struct pid *thread_pid;
 	u64 start_boottime;
 	char comm[16];

@@ -10,7 +10,8 @@ use std::process::Command;
 #[path = "build/abi.rs"]
 mod abi;
 
-const PROGRAMS: [&str; 3] = ["oncpu", "lifecycle", "names"];
+/// Each becomes an object of its own: those that record, and the one that looks up names.
+const OBJECTS: [&str; 2] = ["programs", "names"];
 
 const ARCHITECTURES: [&str; 2] = ["-D__TARGET_ARCH_x86", "-D__TARGET_ARCH_arm64"];
 
@@ -37,9 +38,9 @@ fn main() {
     std::fs::write(out.join("abi.rs"), abi::generate(&header)).expect("OUT_DIR is writable");
 
     let compiler = Compiler::find();
-    for program in PROGRAMS {
-        let source = bpf.join(format!("{program}.bpf.c"));
-        compiler.compile(&source, wanted_architecture(), &out.join(format!("{program}.bpf.o")));
+    for name in OBJECTS {
+        let source = bpf.join(format!("{name}.bpf.c"));
+        compiler.compile(&source, wanted_architecture(), &out.join(format!("{name}.bpf.o")));
         for architecture in ARCHITECTURES {
             compiler.compile(&source, architecture, &out.join("unused.o")); // so that none breaks unseen
         }

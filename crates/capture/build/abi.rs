@@ -6,13 +6,23 @@ use std::fmt::Write;
 /// Sizes and alignments in bytes of the types seen so far.
 type Layouts = HashMap<String, (usize, usize)>;
 
+/// C's name, Rust's, and bytes.
+const SCALARS: [(&str, &str, usize); 6] = [
+    ("u8", "u8", 1),
+    ("u16", "u16", 2),
+    ("u32", "u32", 4),
+    ("u64", "u64", 8),
+    ("s16", "i16", 2),
+    ("s32", "i32", 4),
+];
+
 /// The whole Rust file for a header.
 pub fn generate(header: &str) -> String {
     let text = without_comments(header);
     let mut rust = String::new();
     let mut constants = HashMap::new();
-    let mut layouts: Layouts = [("u8", 1), ("u16", 2), ("u32", 4), ("u64", 8)]
-        .map(|(name, bytes)| (name.to_string(), (bytes, bytes)))
+    let mut layouts: Layouts = SCALARS
+        .map(|(name, _, bytes)| (name.to_string(), (bytes, bytes)))
         .into();
     for line in text.lines().filter(|line| line.starts_with("#define ")) {
         if let [_, name, value] = line.split_whitespace().collect::<Vec<_>>()[..] {
@@ -71,11 +81,8 @@ fn structure(name: &str, body: &str, constants: &HashMap<String, usize>, layouts
         assert_eq!(size % align, 0, "bpf/abi.h: padding before {name}.{field}");
         size += bytes * count.unwrap_or(1);
         alignment = alignment.max(align);
-        let kind = if bytes == align && kind.starts_with('u') {
-            kind.into()
-        } else {
-            camel_case(kind)
-        };
+        let scalar = SCALARS.iter().find(|(name, ..)| *name == kind);
+        let kind = scalar.map_or_else(|| camel_case(kind), |(_, name, _)| name.to_string());
         let kind = count.map_or(kind.clone(), |count| format!("[{kind}; {count}]"));
         writeln!(rust, "    /// `{field}`.\n    pub {field}: {kind},").unwrap();
     }

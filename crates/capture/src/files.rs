@@ -27,6 +27,18 @@ const PREFIX_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(u32);
 
+impl FileId {
+    /// Its place in the order in which files were first seen.
+    pub fn index(self) -> u32 {
+        self.0
+    }
+
+    /// The other way round.
+    pub fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FileKey {
     device: (u32, u32),
@@ -152,6 +164,11 @@ impl FileStore {
         self.resolve(file, FileOffset(0), profile).0
     }
 
+    /// Another handle on a file; None when it is not held.
+    pub fn duplicate(&self, file: FileId) -> Option<OwnedFd> {
+        self.files.get(file.0 as usize)?.handle.as_ref()?.try_clone().ok()
+    }
+
     /// A file's path as the first process that mapped it saw it.
     pub fn path(&self, file: FileId) -> &str {
         &self.files[file.0 as usize].path
@@ -192,7 +209,7 @@ impl FileStore {
 }
 
 fn load(handle: Option<&OwnedFd>, kind: ObjectKind, path: &str, profile: &mut Profile) -> Loaded {
-    let Some(file) = handle.and_then(|fd| open_for_reading(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()) else {
+    let Some(file) = handle.and_then(|handle| reopen(handle).ok()) else {
         return Loaded {
             object: profile.object(kind, path, &[]),
             elf: None,
@@ -215,6 +232,11 @@ fn identity(metadata: &fs::Metadata) -> Vec<u8> {
         .iter()
         .flat_map(|n| n.to_le_bytes())
         .collect()
+}
+
+/// Opens a held file for reading.
+pub fn reopen(handle: &OwnedFd) -> io::Result<File> {
+    open_for_reading(format!("/proc/self/fd/{}", handle.as_raw_fd()))
 }
 
 fn open_for_reading(path: impl AsRef<Path>) -> io::Result<File> {
@@ -330,10 +352,7 @@ mod tests {
         let handle = open_path(path.as_os_str().as_bytes()).unwrap();
         fs::remove_file(&path).unwrap();
         let mut text = String::new();
-        open_for_reading(format!("/proc/self/fd/{}", handle.as_raw_fd()))
-            .unwrap()
-            .read_to_string(&mut text)
-            .unwrap();
+        reopen(&handle).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "contents");
     }
 

@@ -10,6 +10,9 @@ pub struct Mapped {
     len: usize,
 }
 
+// SAFETY: a mapping belongs to the process; whoever uses its words takes care of who else does.
+unsafe impl Send for Mapped {}
+
 impl Mapped {
     /// `bytes` of the array from `offset` on, which is the start of a page.
     pub fn new(map: &impl AsFd, offset: usize, bytes: usize) -> io::Result<Self> {

@@ -34,6 +34,8 @@ pub struct Ending<'a> {
     pub collector_cpu_ns: u64,
     /// Its physical memory then.
     pub resident_bytes: u64,
+    /// Memory of the kernel that unwind tables took.
+    pub unwind_bytes: usize,
     /// Sentences for the user.
     pub notes: Vec<String>,
 }
@@ -125,6 +127,7 @@ impl Beginning {
             "interrupt_ns_per_sample": self.interrupt_ns,
             "collector_cpu_ns": ending.collector_cpu_ns,
             "resident_bytes": ending.resident_bytes,
+            "unwind_bytes": ending.unwind_bytes,
             "elapsed_ns": ending.end_boottime_ns - self.boottime_ns,
         })
     }
@@ -158,6 +161,7 @@ fn counters(counters: &abi::Counters) -> Value {
         "user_truncated": counters.user_truncated,
         "kernel_truncated": counters.kernel_truncated,
         "user_unreadable": counters.user_unreadable,
+        "user_ends": counters.user_ends,
     })
 }
 
@@ -181,6 +185,7 @@ fn settings(options: &Options) -> Value {
         "cgroup": options.cgroup,
         "user_only": options.user_only,
         "kernel_only": options.kernel_only,
+        "unwind": options.unwind,
         "aggregate": options.aggregate,
         "include_self": options.include_self,
     })

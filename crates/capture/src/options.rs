@@ -54,6 +54,8 @@ pub struct Options {
     pub user_only: bool,
     /// Walk no user stacks; samples in user code are left out.
     pub kernel_only: bool,
+    /// Unwind user stacks by tables; otherwise by frame pointers alone.
+    pub unwind: bool,
     /// Sample this process too.
     pub include_self: bool,
     /// Combine equal samples in the kernel.

@@ -43,7 +43,7 @@ pub fn probe() -> Vec<Probe> {
             "bpf_loop",
             ProgramType::PerfEvent,
             libbpf_sys::BPF_FUNC_loop,
-            "bounded loops are used",
+            "user stacks by frame pointers only",
         ),
         helper(
             "bpf_snprintf",
@@ -79,6 +79,7 @@ fn options() -> Options {
         cgroup: None,
         user_only: false,
         kernel_only: false,
+        unwind: true,
         include_self: false,
         aggregate: false,
         ring_bytes: None,

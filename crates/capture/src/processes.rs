@@ -16,7 +16,7 @@ use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, Process
 
 use crate::files::{FileId, FileStore};
 use crate::mappings::{Mapping, Target, cut_out, find};
-use crate::procfs::{self, ProcessInfo};
+use crate::procfs::{self, ProcessInfo, ProgramInfo};
 use crate::raw_sample::RawSample;
 use crate::sideband::{Change, MappedFile, ProcessEvent};
 
@@ -58,8 +58,18 @@ pub struct Processes {
     reasons: HashMap<ObjectId, &'static str>,
     gone: u64,
     only_known: bool,
-    /// Processes that became other programs, since the last look.
-    new_programs: Vec<u32>,
+    /// Processes that became other programs and were not looked at yet, with the time.
+    new_programs: Vec<(u32, u64)>,
+    /// Processes whose mappings are not what they were when they were last asked for, and whether by an exec.
+    changed: HashMap<u32, bool>,
+}
+
+/// What is known of the mappings of a process now.
+pub enum Known<'a> {
+    /// These, ordered.
+    Mappings(&'a [Mapping]),
+    /// It has ended, or was gone before it was seen.
+    Gone,
 }
 
 const OUTSIDE: &str = "outside any mapping";
@@ -81,15 +91,13 @@ impl Processes {
         !self.new_programs.is_empty()
     }
 
-    /// Reads what /proc says of the programs that began before the last turn, and have not ended since: most processes
-    /// of a busy machine live shorter than that, and are not worth the system calls.
-    pub fn look_at_new(&mut self, profile: &mut Profile) {
-        for pid in std::mem::take(&mut self.new_programs) {
+    /// Reads what /proc says of the programs that began before a time, and have not ended since: most processes of a
+    /// busy machine live shortly, and are not worth the system calls.
+    pub fn look_at_new(&mut self, before_ns: u64, profile: &mut Profile) {
+        for (pid, _) in self.new_programs.extract_if(.., |(_, began_ns)| *began_ns < before_ns) {
             let instance = self.by_pid.get_mut(&pid);
-            if let Some(instance) = instance.filter(|instance| instance.ended_ns.is_none())
-                && let Some(info) = ProcessInfo::read(pid)
-            {
-                instance.complete(info, profile);
+            if let Some(instance) = instance.filter(|instance| instance.ended_ns.is_none()) {
+                instance.complete(ProgramInfo::read(pid), profile);
             }
         }
     }
@@ -99,12 +107,14 @@ impl Processes {
         if !self.by_pid.contains_key(&pid) {
             let instance = Instance::read(pid, None, files, now_ns);
             self.by_pid.insert(pid, instance);
+            self.changed.entry(pid).or_default();
         }
     }
 
     /// Takes note of what a process did.
     pub fn apply(&mut self, event: ProcessEvent, files: &mut FileStore, profile: &mut Profile) {
         let ProcessEvent { time_ns, pid, change } = event;
+        *self.changed.entry(pid).or_default() |= matches!(change, Change::Exec { .. });
         match change {
             Change::Fork { parent } => self.fork(pid, parent),
             Change::Exec { comm } => self.exec(pid, &comm, time_ns, profile),
@@ -148,8 +158,10 @@ impl Processes {
         }
         let info = ProcessInfo {
             comm: String::from_utf8_lossy(comm).into_owned(),
-            executable: String::new(),
-            command_line: String::new(),
+            program: ProgramInfo {
+                cgroup: inherited.program.cgroup,
+                ..ProgramInfo::default()
+            },
             ..inherited
         };
         let program = Instance {
@@ -158,7 +170,7 @@ impl Processes {
             ..Instance::empty(info)
         };
         self.by_pid.insert(pid, program);
-        self.new_programs.push(pid);
+        self.new_programs.push((pid, time_ns));
     }
 
     /// A process ends with its last thread: when its first one has ended, the end of each other one may be that.
@@ -181,6 +193,17 @@ impl Processes {
             .entry(pid)
             .or_insert_with(|| Instance::read(pid, None, files, time_ns));
         instance.add(pid, map, time_ns, files);
+    }
+
+    /// The processes whose mappings have changed since the last call, whether they became other programs, and what is
+    /// known of them.
+    pub fn take_changed(&mut self) -> impl Iterator<Item = (u32, bool, Known<'_>)> {
+        let by_pid = &self.by_pid;
+        self.changed.drain().map(|(pid, became_other)| {
+            let there = by_pid.get(&pid).filter(|it| !it.was_gone && it.ended_ns.is_none());
+            let known = there.map_or(Known::Gone, |instance| Known::Mappings(&instance.mappings));
+            (pid, became_other, known)
+        })
     }
 
     /// Forgets processes that ended a while ago.
@@ -213,6 +236,7 @@ impl Processes {
         if !self.by_pid.get(&pid).is_some_and(is_same) {
             let instance = Instance::read(pid, Some(start_ns), files, header.boottime_ns);
             self.gone += u64::from(instance.was_gone);
+            self.changed.entry(pid).or_default();
             self.by_pid.insert(pid, instance);
         }
         let instance = self.by_pid.get_mut(&pid).expect("just made sure of");
@@ -372,8 +396,8 @@ impl Instance {
             path if map.inode == 0 || !path.starts_with(b"/") || is_shared_anonymous(path) => Target::Anonymous,
             _ => Target::File(files.hold(pid, map)),
         };
-        if matches!(target, Target::File(_)) && self.info.executable.is_empty() {
-            self.info.executable = String::from_utf8_lossy(&map.path).into_owned();
+        if matches!(target, Target::File(_)) && self.info.program.executable.is_empty() {
+            self.info.program.executable = String::from_utf8_lossy(&map.path).into_owned();
         }
         let first_ns = time_ns;
         let new = Mapping {
@@ -394,18 +418,17 @@ impl Instance {
     }
 
     /// What /proc says counts if it is of this very program.
-    fn complete(&mut self, found: ProcessInfo, profile: &mut Profile) {
-        if found.executable != self.info.executable {
+    fn complete(&mut self, found: ProgramInfo, profile: &mut Profile) {
+        if found.executable != self.info.program.executable {
             return;
         }
-        let comm = std::mem::take(&mut self.info.comm);
-        self.info = ProcessInfo { comm, ..found };
+        self.info.program = found;
         if let Some(row) = self.row {
-            let (info, row) = (&self.info, profile.process_mut(row));
-            row.executable.clone_from(&info.executable);
-            row.command_line.clone_from(&info.command_line);
-            row.cgroup.clone_from(&info.cgroup);
-            row.container = container(&info.cgroup);
+            let (program, row) = (&self.info.program, profile.process_mut(row));
+            row.executable.clone_from(&program.executable);
+            row.command_line.clone_from(&program.command_line);
+            row.cgroup.clone_from(&program.cgroup);
+            row.container = container(&program.cgroup);
         }
     }
 
@@ -447,10 +470,10 @@ impl Instance {
             parent_pid: info.parent,
             start_boottime_ns,
             comm: info.comm.clone(),
-            executable: info.executable.clone(),
-            command_line: info.command_line.clone(),
-            cgroup: info.cgroup.clone(),
-            container: container(&info.cgroup),
+            executable: info.program.executable.clone(),
+            command_line: info.program.command_line.clone(),
+            cgroup: info.program.cgroup.clone(),
+            container: container(&info.program.cgroup),
             exit_boottime_ns: self.ended_ns,
         });
         *self.row.insert(row)
@@ -464,7 +487,7 @@ impl Instance {
         profile
             .process_mut(process)
             .executable
-            .clone_from(&self.info.executable);
+            .clone_from(&self.info.program.executable);
         for mapping in self.mappings.iter() {
             let Mapping {
                 start,

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 
 /// Of /proc/PID/maps: 64 Ki mappings of 256 bytes.
 const MAPS_BYTES: u64 = 16 << 20;
-const SMALL_BYTES: u64 = 64 << 10;
-const COMMAND_LINE_BYTES: u64 = 4 << 10;
+/// Of what /proc hands out whole at the first read: one line, or a few.
+const RECORD_BYTES: usize = 4 << 10;
 
 /// Clock ticks a second in /proc/PID/stat: USER_HZ, 100 on every architecture that counts.
 const TICK_NS: u64 = 1_000_000_000 / 100;
@@ -20,6 +20,13 @@ pub struct ProcessInfo {
     pub parent: u32,
     /// Of its first thread.
     pub comm: String,
+    /// Which program it is.
+    pub program: ProgramInfo,
+}
+
+/// What only /proc knows of a program.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramInfo {
     /// As it sees it.
     pub executable: String,
     /// Arguments, with spaces between them.
@@ -28,19 +35,29 @@ pub struct ProcessInfo {
     pub cgroup: String,
 }
 
+impl ProgramInfo {
+    /// Reads it all; what cannot be read is empty.
+    pub fn read(pid: u32) -> Self {
+        let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        Self {
+            executable: executable.to_string_lossy().into_owned(),
+            command_line: command_line(pid),
+            cgroup: cgroup_path(&text(pid, "cgroup").unwrap_or_default()),
+        }
+    }
+}
+
 impl ProcessInfo {
     /// Reads it all; None when the process is gone.
     pub fn read(pid: u32) -> Option<Self> {
-        let stat = text(pid, "stat", SMALL_BYTES)?;
-        let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
-        let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let stat = text(pid, "stat")?;
+        let (name_start, name_end) = (stat.find('(')? + 1, stat.rfind(')')?);
+        let fields: Vec<&str> = stat.get(name_end + 1..)?.split_whitespace().collect();
         Some(Self {
             start_ticks: fields.get(19)?.parse().ok()?,
             parent: fields.get(1)?.parse().ok()?,
-            comm: text(pid, "comm", SMALL_BYTES)?.trim_end_matches('\n').into(),
-            executable: executable.to_string_lossy().into_owned(),
-            command_line: command_line(pid),
-            cgroup: cgroup_path(&text(pid, "cgroup", SMALL_BYTES).unwrap_or_default()),
+            comm: stat.get(name_start..name_end)?.into(),
+            program: ProgramInfo::read(pid),
         })
     }
 
@@ -52,13 +69,13 @@ impl ProcessInfo {
 
 /// /proc/PID/maps; None when the process is gone. A first thread that has ended has none: any other one's will do.
 pub fn maps(pid: u32) -> Option<Vec<u8>> {
-    let maps = bytes(pid, "maps", MAPS_BYTES).unwrap_or_default();
+    let maps = all_bytes(pid, "maps", MAPS_BYTES).unwrap_or_default();
     if !maps.is_empty() {
         return Some(maps);
     }
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let names = threads.filter_map(|thread| thread.ok()?.file_name().into_string().ok());
-    let each = names.filter_map(|tid| bytes(pid, &format!("task/{tid}/maps"), MAPS_BYTES));
+    let each = names.filter_map(|tid| all_bytes(pid, &format!("task/{tid}/maps"), MAPS_BYTES));
     Some(each.into_iter().find(|maps| !maps.is_empty()).unwrap_or_default())
 }
 
@@ -77,7 +94,7 @@ pub fn exists(pid: u32) -> bool {
 
 /// Whether it has ended, reaped or not: a process goes on when its first thread has ended and others have not.
 pub fn has_ended(pid: u32) -> bool {
-    let Some(stat) = text(pid, "stat", SMALL_BYTES) else {
+    let Some(stat) = text(pid, "stat") else {
         return true;
     };
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -104,8 +121,7 @@ pub fn innermost_id(status: &str, key: &str) -> Option<u32> {
 }
 
 fn command_line(pid: u32) -> String {
-    let bytes = bytes(pid, "cmdline", COMMAND_LINE_BYTES).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
+    let text = text(pid, "cmdline").unwrap_or_default();
     text.trim_end_matches('\0').replace('\0', " ")
 }
 
@@ -119,20 +135,23 @@ fn cgroup_path(text: &str) -> String {
     chosen.or(unified).unwrap_or_default().into()
 }
 
-fn text(pid: u32, name: &str, limit: u64) -> Option<String> {
-    Some(String::from_utf8_lossy(&bytes(pid, name, limit)?).into_owned())
+/// One record of /proc, cut at `RECORD_BYTES`.
+fn text(pid: u32, name: &str) -> Option<String> {
+    let mut record = [0; RECORD_BYTES];
+    let bytes = open(pid, name).and_then(|mut file| file.read(&mut record)).ok()?;
+    Some(String::from_utf8_lossy(&record[..bytes]).into_owned())
 }
 
-fn bytes(pid: u32, name: &str, limit: u64) -> Option<Vec<u8>> {
-    const USUAL_BYTES: usize = 4 << 10; // or the first read would be of 32
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    let read = |bytes: &mut Vec<u8>| -> io::Result<usize> {
-        File::open(format!("/proc/{pid}/{name}"))?
-            .take(limit)
-            .read_to_end(bytes)
-    };
-    read(&mut bytes).ok()?;
+fn all_bytes(pid: u32, name: &str, limit: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(RECORD_BYTES); // or the first read would be of 32
+    open(pid, name)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .ok()?;
     Some(bytes)
+}
+
+fn open(pid: u32, name: &str) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/{name}"))
 }
 
 #[cfg(test)]
@@ -142,7 +161,7 @@ mod tests {
     #[test]
     fn this_very_process_is_read() {
         let info = ProcessInfo::read(std::process::id()).unwrap();
-        assert!(info.executable.contains("stackhound"));
+        assert!(info.program.executable.contains("stackhound"));
         assert!(info.start_ticks > 0 && !info.comm.is_empty());
         assert!(info.began_at(info.start_ticks * TICK_NS + 1));
         assert!(!info.began_at((info.start_ticks + 2) * TICK_NS));

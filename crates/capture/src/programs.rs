@@ -17,9 +17,9 @@ use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Sampling};
 use crate::perf_event::{self, Trigger};
+use crate::unwind;
 
-static ONCPU: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oncpu.bpf.o"));
-static LIFECYCLE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lifecycle.bpf.o"));
+static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/programs.bpf.o"));
 
 /// `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
 const INITIAL_PID_NAMESPACE_INODE: u64 = 0xeffffffc;
@@ -31,8 +31,8 @@ const MAX_COMBINING_SLOTS: usize = 1024;
 /// The loaded programs, and one attachment for each event and CPU.
 pub struct Programs {
     attachments: Vec<Attachment>,
-    _lifecycle: Option<(Object, Vec<Link>)>,
-    oncpu: Object,
+    _followers: Vec<Link>,
+    object: Object,
     triggers: Vec<Trigger>,
     /// Of each event: what its attachments had counted that are gone, with their CPUs.
     counted: Vec<u64>,
@@ -62,13 +62,14 @@ impl Programs {
         }
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
         let config = configure(options, &triggers, rings.ring_bytes, combine_slots, has_cookie);
-        let oncpu = load_oncpu(&config, rings, &triggers)?;
+        let mut object = load(&config, rings, options, &triggers)?;
+        let followers = attach_followers(&mut object, options)?;
         let counted = vec![0; triggers.len()];
         let attachments = Vec::new();
         let mut programs = Self {
             attachments,
-            _lifecycle: None,
-            oncpu,
+            _followers: followers,
+            object,
             triggers,
             counted,
             combine_slots,
@@ -99,10 +100,6 @@ impl Programs {
                     let message = format!("{} is no cgroup v2 directory", path.display());
                     Error::new(ErrorKind::Usage, message, "give one below the cgroup2 mount")
                 })?;
-        }
-        if !options.pids.is_empty() {
-            let config = configure(options, &self.triggers, 0, 0, self.has_cookie);
-            self._lifecycle = Some(load_lifecycle(&config, options, &mut self.oncpu)?);
         }
         Ok(())
     }
@@ -171,7 +168,7 @@ impl Programs {
             cookie,
             ..Default::default()
         };
-        let program = program(&mut self.oncpu, name);
+        let program = program(&mut self.object, name);
         let link = program
             .attach_perf_event_with_opts(fd.into_raw_fd(), options)
             .map_err(|error| bpf_error("the sampling program cannot be attached", &error))?;
@@ -225,6 +222,18 @@ impl Programs {
         MapHandle::try_from(&self.map("rings")).expect("an open map can be duplicated")
     }
 
+    /// What the walker reads to unwind by tables.
+    pub fn unwind_maps(&mut self) -> unwind::Maps {
+        let mut map = |name| MapHandle::try_from(&self.map(name)).expect("an open map can be duplicated");
+        unwind::Maps {
+            segments: map("unwind_segments"),
+            rules: map("unwind_rules"),
+            files: map("unwind_files"),
+            processes: map("unwind_processes"),
+            wanted: map("unwind_wanted"),
+        }
+    }
+
     /// The outer map of the combining cache.
     pub fn combining(&mut self) -> MapHandle {
         MapHandle::try_from(&self.map("combining")).expect("an open map can be duplicated")
@@ -238,7 +247,7 @@ impl Programs {
     /// Runs of the programs that the kernel skipped because one was running on the CPU already.
     pub fn recursion_misses(&mut self) -> u64 {
         let mut misses = 0;
-        for program in self.oncpu.progs_mut() {
+        for program in self.object.progs_mut() {
             // SAFETY: the kernel fills as much of the zeroed struct as it knows.
             unsafe {
                 let mut info: libbpf_sys::bpf_prog_info = std::mem::zeroed();
@@ -253,7 +262,7 @@ impl Programs {
     }
 
     fn map(&mut self, name: &str) -> MapMut<'_> {
-        find_map(&mut self.oncpu, name)
+        find_map(&mut self.object, name)
     }
 }
 
@@ -319,9 +328,17 @@ fn configure(
         user_only: options.user_only.into(),
         kernel_only: options.kernel_only.into(),
         has_cookie: has_cookie.into(),
-        unused: 0,
+        unwind: options.unwind.into(),
+        code_mask: CODE_MASK,
     }
 }
+
+/// Of a return address. On arm64 its upper bits may sign it (PAC); addresses have 48 bits unless a program asks for more.
+const CODE_MASK: u64 = if cfg!(target_arch = "aarch64") {
+    (1 << 48) - 1
+} else {
+    u64::MAX
+};
 
 fn tracepoint_periods(triggers: &[Trigger]) -> [u32; abi::MAX_EVENTS] {
     let mut periods = [1; abi::MAX_EVENTS];
@@ -346,6 +363,13 @@ fn kernel_has_cookies() -> bool {
         .unwrap_or(false)
 }
 
+/// Whether the walker of tables can run: a helper loops over its steps.
+pub fn kernel_can_unwind() -> bool {
+    ProgramType::PerfEvent
+        .is_helper_supported(libbpf_sys::BPF_FUNC_loop)
+        .unwrap_or(false)
+}
+
 fn combining_slots() -> Result<usize> {
     let each = COMBINING_BYTES / (2 * possible_cpus()? * size_of::<abi::Combined>());
     Ok(prev_power_of_two(each).clamp(16, MAX_COMBINING_SLOTS))
@@ -360,20 +384,15 @@ fn prev_power_of_two(number: usize) -> usize {
     if number == 0 { 0 } else { 1 << number.ilog2() }
 }
 
-fn load_oncpu(config: &abi::Config, rings: &Layout, triggers: &[Trigger]) -> Result<Object> {
-    let mut object = open(ONCPU, config)?;
+fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Trigger]) -> Result<Object> {
+    let mut object = open(config)?;
     let mut map = open_map(&mut object, "rings");
     map.set_max_entries(rings.rings as u32)
         .and_then(|()| map.set_value_size(rings.value_bytes() as u32))
         .map_err(|error| bpf_error("a map cannot be sized", &error))?;
-    let has_tracepoints = triggers.iter().any(|trigger| trigger.event.tracepoint.is_some());
-    let has_others = triggers.iter().any(|trigger| trigger.event.tracepoint.is_none());
+    size_unwind_maps(&mut object, options.unwind)?;
     for mut program in object.progs_mut() {
-        let wanted = if program.name() == "sample_tracepoint" {
-            has_tracepoints
-        } else {
-            has_others
-        };
+        let wanted = is_wanted(program.name(), options, triggers);
         program.set_autoload(wanted);
     }
     object
@@ -381,39 +400,48 @@ fn load_oncpu(config: &abi::Config, rings: &Layout, triggers: &[Trigger]) -> Res
         .map_err(|error| bpf_error("the sampling program cannot be loaded", &error))
 }
 
-fn load_lifecycle(config: &abi::Config, options: &Options, oncpu: &mut Object) -> Result<(Object, Vec<Link>)> {
-    let mut object = open(LIFECYCLE, config)?;
-    for shared in ["targets", "counters"] {
-        let map = find_map(oncpu, shared);
-        open_map(&mut object, shared)
-            .reuse_fd(map.as_fd())
-            .map_err(|error| bpf_error("maps cannot be shared between programs", &error))?;
+/// What is not used takes next to no memory.
+fn size_unwind_maps(object: &mut OpenObject, is_used: bool) -> Result<()> {
+    let unused = ["unwind_rules", "unwind_files", "unwind_processes"].map(|name| (name, 1));
+    let used = [("walks", possible_cpus()? as u32)];
+    for &(name, entries) in if is_used { &used[..] } else { &unused[..] } {
+        let mut map = open_map(object, name);
+        map.set_max_entries(entries)
+            .map_err(|error| bpf_error("a map cannot be sized", &error))?;
     }
-    for mut program in object.progs_mut() {
-        let needed = match program.name().to_str() {
-            Some("follow_fork") => options.inherit,
-            Some("release_held") => !options.held_pids.is_empty(),
-            _ => true,
-        };
-        program.set_autoload(needed);
-    }
-    let object = object
-        .load()
-        .map_err(|error| bpf_error("processes cannot be followed", &error))?;
-    let mut links = Vec::new();
-    for program in object.progs_mut().filter(|program| program.autoload()) {
-        links.push(
-            program
-                .attach()
-                .map_err(|error| bpf_error("processes cannot be followed", &error))?,
-        );
-    }
-    Ok((object, links))
+    Ok(())
 }
 
-fn open(bytes: &[u8], config: &abi::Config) -> Result<OpenObject> {
+/// Whether a program has something to do in this recording.
+fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger]) -> bool {
+    let is_tracepoint = |trigger: &Trigger| trigger.event.tracepoint.is_some();
+    let has_targets = !options.pids.is_empty();
+    match name.to_str() {
+        Some("sample_event") => triggers.iter().any(|trigger| !is_tracepoint(trigger)),
+        Some("sample_tracepoint") => triggers.iter().any(is_tracepoint),
+        Some("forget_mappings") => options.unwind,
+        Some("follow_fork") => has_targets && options.inherit,
+        Some("release_held") => !options.held_pids.is_empty(),
+        Some("follow_exit") => has_targets,
+        other => unreachable!("bpf/ has no program {other:?}"),
+    }
+}
+
+/// The programs of bpf/lifecycle.bpf.c, which run for every process.
+fn attach_followers(object: &mut Object, options: &Options) -> Result<Vec<Link>> {
+    let is_follower = |program: &ProgramMut<'_>| is_wanted(program.name(), options, &[]);
+    let followers = object.progs_mut().filter(is_follower);
+    followers
+        .map(|program| {
+            let link = program.attach();
+            link.map_err(|error| bpf_error("processes cannot be followed", &error))
+        })
+        .collect()
+}
+
+fn open(config: &abi::Config) -> Result<OpenObject> {
     let mut object = ObjectBuilder::default()
-        .open_memory(bytes)
+        .open_memory(PROGRAMS)
         .map_err(|error| bpf_error("the BPF programs cannot be read", &error))?;
     // SAFETY: Config has no padding (asserted where it is made), so all its bytes are set.
     let value = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(config).cast(), size_of::<abi::Config>()) };

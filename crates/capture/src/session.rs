@@ -18,11 +18,13 @@ use crate::intake::Intake;
 use crate::metadata::{Beginning, Ending};
 use crate::options::Options;
 use crate::perf_event::Trigger;
+use crate::processes::Known;
 use crate::procfs;
-use crate::programs::{Programs, possible_cpus};
+use crate::programs::{Programs, kernel_can_unwind, possible_cpus};
 use crate::sideband::{ProcessEvent, Sideband};
 use crate::targets::Targets;
 use crate::tracefs::Tracefs;
+use crate::unwind::Unwinder;
 use crate::waker::Waker;
 
 /// Tables by name.
@@ -221,9 +223,13 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
     }
 }
 
-/// Between two drains at least this long passes, so that a storm of new processes does not keep us busy; and after a
+/// Between two turns this much passes on average, so that a storm of new processes does not keep us busy; and after a
 /// process became another program no longer, so that what lives for 100 ms is looked at.
 const MIN_TURN: Duration = Duration::from_millis(80);
+/// So many turns may follow each other in short order: a few new programs are served at once.
+const BURST_TURNS: f64 = 8.0;
+/// From the first sign of a change to the turn that looks at it: a new program maps its libraries within it.
+const GATHERING: Duration = Duration::from_millis(5);
 /// Between two drains when no process changes. The rings hold a second of ordinary stacks, half a second of the longest
 /// ones.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(400);
@@ -246,9 +252,12 @@ struct Recording {
     waker: Waker,
     beginning: Beginning,
     intake: Intake,
+    unwinder: Option<Unwinder>,
+    pace: Pace,
     pending: Vec<ProcessEvent>,
     unscanned: VecDeque<u32>,
     failure: Option<Error>,
+    notes: Vec<String>,
     kept_up: Instant,
     reported: Option<Instant>,
 }
@@ -258,6 +267,11 @@ impl Recording {
         raise_open_files_limit();
         let targets = Targets::new(&options.pids)?;
         resolve_tracepoints(&mut options)?;
+        let mut notes = Vec::new();
+        if options.unwind && !kernel_can_unwind() {
+            options.unwind = false;
+            notes.push("user stacks by frame pointers only: unwind tables need Linux 5.17".into());
+        }
         let online = cpus::online();
         let settle = |event| Trigger::settle(event, &options, online[0]);
         let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
@@ -274,6 +288,13 @@ impl Recording {
         let now_ns = cost::boottime_ns();
         for pid in &options.pids {
             intake.processes.scan(*pid, &mut intake.files, now_ns);
+        }
+        let mut unwinder = (options.unwind)
+            .then(|| Unwinder::new(programs.unwind_maps()))
+            .transpose()?;
+        if let Some(unwinder) = &mut unwinder {
+            publish(unwinder, &mut intake, !options.pids.is_empty())?;
+            unwinder.wait_for_tables();
         }
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
@@ -292,9 +313,12 @@ impl Recording {
             waker,
             beginning,
             intake,
+            unwinder,
+            pace: Pace::default(),
             pending: Vec::new(),
             unscanned,
             failure: None,
+            notes,
             kept_up: Instant::now(),
             reported: None,
         })
@@ -303,9 +327,13 @@ impl Recording {
     /// One turn: wait, then everything that is due.
     fn turn(&mut self, board: &Board) {
         self.wait();
-        self.intake.processes.look_at_new(&mut self.intake.profile);
+        let lately_ns = cost::boottime_ns().saturating_sub(MIN_TURN.as_nanos() as u64);
+        self.intake.processes.look_at_new(lately_ns, &mut self.intake.profile);
         self.drain();
         self.scan_some();
+        if let Err(error) = self.inform_walker() {
+            self.failure.get_or_insert(error);
+        }
         if self.kept_up.elapsed() >= UPKEEP_INTERVAL {
             self.kept_up = Instant::now();
             if let Err(error) = self.keep_up() {
@@ -313,6 +341,14 @@ impl Recording {
             }
         }
         self.report(board);
+    }
+
+    fn inform_walker(&mut self) -> Result<()> {
+        let Some(unwinder) = &mut self.unwinder else {
+            return Ok(());
+        };
+        unwinder.serve(&self.intake.files);
+        publish(unwinder, &mut self.intake, !self.options.pids.is_empty())
     }
 
     fn wait(&mut self) {
@@ -327,9 +363,13 @@ impl Recording {
             None => DRAIN_INTERVAL,
         };
         let others = self.sideband.fds().chain([self.waker.fd()]);
+        let others = others.chain(self.unwinder.as_ref().map(Unwinder::fd));
         self.targets.wait(others, interval);
         if !self.targets.have_ended() {
-            self.waker.wait(MIN_TURN.min(interval).saturating_sub(begun.elapsed()));
+            let pause = self.pace.pause().min(interval);
+            let left = interval.saturating_sub(begun.elapsed());
+            self.waker
+                .wait(pause.saturating_sub(begun.elapsed()).max(GATHERING.min(left)));
         }
         self.waker.clear();
     }
@@ -362,6 +402,7 @@ impl Recording {
 
     fn keep_up(&mut self) -> Result<()> {
         self.intake.processes.forget_ended(cost::boottime_ns());
+        self.unwinder.iter_mut().for_each(Unwinder::keep_up);
         let online = cpus::online();
         let gone = self.programs.detach_lost_cpus(&online);
         self.sideband.drop_cpus(&gone);
@@ -440,9 +481,12 @@ impl Recording {
         let idle_ns = self.beginning.idle_ns();
         let unseen = self.programs.unseen_entries(&counters, idle_ns);
         self.drain();
-        self.intake.processes.look_at_new(&mut self.intake.profile);
+        let now_ns = cost::boottime_ns();
+        self.intake.processes.look_at_new(now_ns, &mut self.intake.profile);
         self.programs.detach();
         let end_boottime_ns = cost::boottime_ns();
+        let unwind_bytes = self.unwinder.as_ref().map_or(0, Unwinder::memory_bytes);
+        self.unwinder = None; // its threads would only be in the way
         self.drain();
         self.flush()?;
         self.drain(); // what waited in `pending`, so that the last exits are noted
@@ -461,6 +505,7 @@ impl Recording {
             idle_ns,
             collector_cpu_ns,
             resident_bytes,
+            unwind_bytes,
             notes: self.notes(),
         };
         let metadata = self.beginning.finish(&self.options, &ending).to_string();
@@ -492,7 +537,7 @@ impl Recording {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes = self.notes.clone();
         if let Some(error) = &self.failure {
             notes.push(format!("the recording was not whole: {error}"));
         }
@@ -506,6 +551,56 @@ impl Recording {
         }
         notes
     }
+}
+
+/// How fast turns may follow each other.
+struct Pace {
+    turns: f64,
+    counted: Instant,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            turns: BURST_TURNS,
+            counted: Instant::now(),
+        }
+    }
+}
+
+impl Pace {
+    /// Counts a turn, and says how long the last one should be ago.
+    fn pause(&mut self) -> Duration {
+        let earned = self.counted.elapsed().as_secs_f64() / MIN_TURN.as_secs_f64();
+        self.counted = Instant::now();
+        self.turns = (self.turns + earned).min(BURST_TURNS);
+        if self.turns < 1.0 {
+            return MIN_TURN;
+        }
+        self.turns -= 1.0;
+        Duration::ZERO
+    }
+}
+
+/// Tells the walker what changed in the mappings of processes. `with_tables`: has their tables made, too, before the
+/// walker misses them.
+fn publish(unwinder: &mut Unwinder, intake: &mut Intake, with_tables: bool) -> Result<()> {
+    let Intake { processes, files, .. } = intake;
+    for (pid, became_other, known) in processes.take_changed() {
+        if became_other {
+            unwinder.clear(pid);
+        }
+        match known {
+            Known::Mappings(mappings) => {
+                if with_tables {
+                    unwinder.prepare(mappings, files);
+                }
+                unwinder.publish(pid, mappings)?;
+            }
+            Known::Gone => unwinder.forget(pid),
+        }
+    }
+    Ok(())
 }
 
 fn lost(counters: &abi::Counters) -> u64 {

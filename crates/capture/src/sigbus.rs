@@ -9,37 +9,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
 static ZEROED_PAGES: AtomicU64 = AtomicU64::new(0);
-static PREVIOUS: Mutex<()> = Mutex::new(());
+/// How many guards there are.
+static GUARDS: Mutex<usize> = Mutex::new(0);
 static mut PREVIOUS_ACTION: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
 
-/// Keeps truncated files from ending the process. One at a time: a second one waits for the first to go.
+/// Keeps truncated files from ending the process, in all its threads.
 pub struct Guard {
     zeroed_before: u64,
-    _alone: MutexGuard<'static, ()>,
 }
 
 impl Guard {
-    /// Takes SIGBUS over until dropped.
+    /// Takes SIGBUS over until the last guard is dropped.
     pub fn new() -> io::Result<Self> {
-        let alone = PREVIOUS.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the handler does what signal handlers may (a system call, atomics); PREVIOUS_ACTION is written
-        // here only, before the handler that reads it is in place, and the mutex keeps other guards out.
-        unsafe {
-            PAGE_BYTES.store(libc::sysconf(libc::_SC_PAGESIZE) as usize, Ordering::Relaxed);
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = zero_page as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            if libc::sigaction(libc::SIGBUS, &action, (&raw mut PREVIOUS_ACTION).cast()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+        let mut guards = guards();
+        if *guards == 0 {
+            take_over()?;
         }
+        *guards += 1;
         Ok(Self {
             zeroed_before: ZEROED_PAGES.load(Ordering::Relaxed),
-            _alone: alone,
         })
     }
 
-    /// Pages that were gone from under a mapping, since the guard was made.
+    /// Pages that were gone from under a mapping, of this thread or of another, since the guard was made.
     pub fn zeroed_pages(&self) -> u64 {
         ZEROED_PAGES.load(Ordering::Relaxed) - self.zeroed_before
     }
@@ -47,12 +39,35 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        restore();
+        let mut guards = guards();
+        *guards -= 1;
+        if *guards == 0 {
+            restore();
+        }
+    }
+}
+
+fn guards() -> MutexGuard<'static, usize> {
+    GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take_over() -> io::Result<()> {
+    // SAFETY: the handler does what signal handlers may (a system call, atomics); PREVIOUS_ACTION is written here only,
+    // before the handler that reads it is in place, while the lock on GUARDS is held.
+    unsafe {
+        PAGE_BYTES.store(libc::sysconf(libc::_SC_PAGESIZE) as usize, Ordering::Relaxed);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = zero_page as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        match libc::sigaction(libc::SIGBUS, &action, (&raw mut PREVIOUS_ACTION).cast()) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
 fn restore() {
-    // SAFETY: Guard::new has filled it, and nobody writes it while a guard or its handler lives.
+    // SAFETY: `take_over` has filled it, and nobody writes it while a guard or its handler lives.
     unsafe { libc::sigaction(libc::SIGBUS, (&raw const PREVIOUS_ACTION).cast(), std::ptr::null_mut()) };
 }
 

@@ -165,6 +165,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         cgroup: text("cgroup")?.map(PathBuf::from),
         user_only: required(options, "user_only")?,
         kernel_only: required(options, "kernel_only")?,
+        unwind: required(options, "unwind")?,
         include_self: required(options, "include_self")?,
         aggregate: required(options, "aggregate")?,
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),

@@ -43,6 +43,14 @@ _WHAT: Final = (
     software_option,
     flag("-g", "call_graph", help="Accepted for perf's sake: stacks are always recorded."),
     click.option(
+        "--call-graph",
+        "unwind",
+        type=click.Choice(("dwarf", "fp")),
+        default="dwarf",
+        callback=lambda _context, _option, mode: mode == "dwarf",
+        help="How callers are found: by unwind tables, or by frame pointers alone.  [default: dwarf]",
+    ),
+    click.option(
         "-d", "--duration", "duration_s", type=parse_duration, metavar="TIME", help="End after 10, 500ms, 5m."
     ),
 )
@@ -95,6 +103,7 @@ _RECORD_OPTIONS: Final = (
     "cgroup",
     "user_only",
     "kernel_only",
+    "unwind",
     "include_self",
     "aggregate",
     "lines",

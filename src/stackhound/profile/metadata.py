@@ -55,6 +55,7 @@ class Cost(TypedDict, total=False):
     interrupt_ns_per_sample: float  # calibrated, not measured in this recording
     collector_cpu_ns: int
     resident_bytes: int
+    unwind_bytes: int  # of the kernel's memory, for unwind tables
     elapsed_ns: int
 
 
@@ -70,7 +71,7 @@ class Metadata(TypedDict, total=False):
     clock: Clock
     frequency: Frequency
     cost: Cost
-    counters: dict[str, int]
+    counters: dict[str, Any]  # as in bpf/abi.h; ``user_ends`` is a list, by the numbers of schema.USER_ENDS
     triggers: list[str]  # what fired, by event: ``cycles``, ``cpu-clock``
     notes: list[str]
     transforms: list[str]  # what was done to the profile after recording, in order

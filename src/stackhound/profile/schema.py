@@ -159,3 +159,22 @@ class SampleFlag:
     KERNEL_THREAD: Final = 16  # there is no user stack
     GUEST: Final = 32  # the CPU ran a virtual machine's guest
     USER_BROKEN: Final = 64  # the walk left the code, as without frame pointers: what followed was cut off
+    USER_FRAME_POINTERS: Final = 128  # some user frames were found by frame pointers, for want of a rule
+    USER_END: Final = 0xF00  # how the walk of the user stack ended: one of USER_ENDS
+    USER_END_SHIFT: Final = 8
+
+
+#: By the number in ``SampleFlag.USER_END``; ``bpf/abi.h`` says more.
+USER_ENDS: Final = (
+    "unknown",  # walked by frame pointers, which tell no root
+    "complete",
+    "truncated",
+    "mappings not known yet",
+    "outside code",
+    "table not there yet",
+    "no rule",
+    "unsupported rule",
+    "stack unreadable",
+    "no progress",
+    "32-bit program",
+)

@@ -34,6 +34,7 @@ class RecordOptions:
         cgroup: only this cgroup: a directory, or a name below the cgroup v2 mount.
         user_only: leave out the kernel.
         kernel_only: leave out user space.
+        unwind: find callers by what programs say of their code (``.eh_frame``); otherwise by frame pointers alone.
         include_self: show the collector, too.
         aggregate: count equal stacks in the kernel, for high rates and long recordings.
         lines: look up source lines and inlined functions, not only names.
@@ -58,6 +59,7 @@ class RecordOptions:
     cgroup: str = ""
     user_only: bool = False
     kernel_only: bool = False
+    unwind: bool = True
     include_self: bool = False
     aggregate: bool = False
     lines: bool = True
@@ -89,6 +91,7 @@ class RecordOptions:
             "cgroup": self._cgroup_directory(),
             "user_only": self.user_only,
             "kernel_only": self.kernel_only,
+            "unwind": self.unwind,
             "include_self": self.include_self,
             "aggregate": self.aggregate,
             "ring_bytes": self.ring_bytes,

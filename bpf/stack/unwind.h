@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * The walk of a user stack by unwind tables, one frame a step. It knows neither maps nor tasks: who includes it gives
+ *
+ *   const u64 *unwind_segment(u32 reference)         the segment that it lies in
+ *   struct unwind_file *unwind_file(u32 index)
+ *   const struct unwind_rule *unwind_rule(u32 index)
+ *   void want_table(struct unwind_file *, u32 index) it is missed
+ *   bool read_stack(void *to, u32 bytes, u64 address)
+ *   u64 without_signature(u64 address)               of a return address that may be signed (arm64)
+ *
+ * so that the same code runs in the kernel (tables.h) and over recorded stacks (host.c).
+ *
+ * Searches have no branches that depend on what they compare: a mispredicted branch takes as long as several steps, and
+ * the verifier would follow each way.
+ */
+#ifndef STACKHOUND_STACK_UNWIND_H
+#define STACKHOUND_STACK_UNWIND_H
+
+#define PAGE_MASK ((1 << UNWIND_PAGE_BITS) - 1)
+#define MAPPING_PAIRS (sizeof(struct unwind_mapping) / sizeof(u64))
+
+#if defined(__TARGET_ARCH_x86)
+#define REGISTERS 16 /* DWARF's: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 */
+#define FP_REGISTER 6
+#define SP_REGISTER 7
+#else
+#define REGISTERS 32 /* x0 … x30, sp */
+#define FP_REGISTER 29
+#define LR_REGISTER 30
+#define SP_REGISTER 31
+#endif
+
+/*
+ * The rule that was found for an address, of one publication of one process's mappings: stacks repeat, and one line of
+ * memory replaces the search through five.
+ */
+#define MEMO_BITS 11
+struct memo {
+	u64 address;
+	u32 publication;
+	u32 reserved;
+	struct unwind_rule rule;
+};
+
+/*
+ * The stack is read by so much at a time: a read takes as long as the search for a rule, and frames are small.
+ */
+#define WINDOW_WORDS 128
+#define WINDOW_BYTES (WINDOW_WORDS * sizeof(u64))
+#define USER_PAGE_BYTES 4096
+
+/* A walk under way. ip, sp and fp are those of the frame that comes next. */
+struct walk {
+	u64 ip;
+	u64 sp;
+	u64 fp;
+	u64 registers[REGISTERS]; /* of the innermost frame, or of the one that a signal interrupted */
+	u64 mapping_start;        /* the mapping that was found last */
+	u64 mapping_end;
+	u64 file_offset;
+	u32 file;
+	u32 mappings; /* reference */
+	u32 publication;
+	u32 end;          /* enum user_end */
+	u32 lack;         /* enum user_end: why the last step by frame pointer was one */
+	u32 frames;       /* recorded so far */
+	u8 has_registers; /* of this very frame */
+	u8 is_call;       /* ip is behind a call */
+	u8 padding[2];
+	u64 window_start; /* where in the stack the window lies */
+	u64 window_bytes; /* read so far */
+	u64 window[WINDOW_WORDS];
+	struct memo memos[1 << MEMO_BITS];
+};
+
+/* All ones where left <= right, else 0; both below 2^63. */
+static __always_inline u64 at_most(u64 left, u64 right)
+{
+	u64 mask = (s64)(left - right - 1) >> 63;
+
+	barrier_var(mask); /* or the compiler makes a branch of it */
+	return mask;
+}
+
+/* The last of `count` numbers that is not above `key`; the first when all are. */
+static __always_inline u32 find_start(const u64 *segment, u32 first, u32 count, u64 key)
+{
+	u32 found = 0;
+
+	for (u32 step = 0; step < 15 && count > 1; step++) {
+		u32 half = count / 2;
+
+		found += half & at_most(segment[(first + found + half) % SEGMENT_PAIRS], key);
+		count -= half;
+	}
+	return found;
+}
+
+/* The same for the rows of a page, and where in the page they begin. */
+static __always_inline u32 find_row(const u32 *segment, u32 first, u32 count, u32 offset)
+{
+	for (u32 step = 0; step < UNWIND_PAGE_BITS && count > 1; step++) {
+		u32 half = count / 2;
+
+		first += half & at_most(segment[(first + half) % SEGMENT_WORDS] >> UNWIND_RULE_BITS, offset);
+		count -= half;
+	}
+	return segment[first % SEGMENT_WORDS];
+}
+
+/* Finds the mapping that an address is in. */
+static __always_inline bool find_mapping(struct walk *walk, u64 address)
+{
+	const u64 *segment = unwind_segment(walk->mappings);
+	u32 first = walk->mappings / 2 + 1;
+	u32 count, found, at;
+	u64 start;
+
+	if (!segment)
+		return false;
+	count = ((const struct unwind_mappings *)&segment[(first - 1) % SEGMENT_PAIRS])->count;
+	found = find_start(segment, first, count, address);
+	start = segment[(first + found) % SEGMENT_PAIRS];
+	at = first + count + found * MAPPING_PAIRS;
+	if (address < start || address >= segment[at % SEGMENT_PAIRS])
+		return false;
+	walk->mapping_start = start;
+	walk->mapping_end = segment[at % SEGMENT_PAIRS];
+	walk->file_offset = segment[(at + 1) % SEGMENT_PAIRS];
+	walk->file = segment[(at + 2) % SEGMENT_PAIRS];
+	return true;
+}
+
+/* The row for a place in a file; 0, which no row is, when nothing is known there. */
+static __always_inline u32 find_in_table(const struct unwind_file *file, u64 table, u64 offset)
+{
+	u32 at = (offset >> UNWIND_PAGE_BITS) - file->first_page;
+	const u64 *pages = unwind_segment(table);
+	const u32 *rows;
+	u64 page;
+
+	if (at >= table >> 32 || !pages)
+		return 0;
+	page = pages[((u32)table / 2 + at) % SEGMENT_PAIRS];
+	rows = (const u32 *)unwind_segment(page);
+	if (!(page >> 32) || !rows)
+		return 0;
+	return find_row(rows, page, page >> 32, offset & PAGE_MASK);
+}
+
+/* Looks up the rule for an address in the mapping that was found last. False when its file's table is not there yet. */
+static __always_inline bool find_rule(struct walk *walk, u64 address, struct unwind_rule *rule)
+{
+	struct unwind_file *file = unwind_file(walk->file);
+	const struct unwind_rule *found;
+	u64 table = 0;
+	u32 row = 0;
+
+	if (file && !file->has_none) {
+		table = *(volatile u64 *)file;
+		if (!table) {
+			want_table(file, walk->file);
+			return false;
+		}
+		row = find_in_table(file, table, address - walk->mapping_start + walk->file_offset);
+	}
+	found = unwind_rule(row % (1 << UNWIND_RULE_BITS));
+	if (!found)
+		return false;
+	*rule = *found;
+	return true;
+}
+
+/* Moves the window to an address; up to the end of a page where the next one cannot be read. */
+static __always_inline bool move_window(struct walk *walk, u64 address)
+{
+	u64 bytes = WINDOW_BYTES;
+
+	walk->window_start = address;
+	walk->window_bytes = 0;
+	if (!read_stack(walk->window, bytes, address)) {
+		bytes = USER_PAGE_BYTES - address % USER_PAGE_BYTES;
+		if (bytes >= WINDOW_BYTES || !read_stack(walk->window, bytes, address))
+			return false;
+	}
+	walk->window_bytes = bytes;
+	return true;
+}
+
+/* The word at an address of the stack. */
+static __always_inline bool load(struct walk *walk, u64 address, u64 *word)
+{
+	u64 distance = address - walk->window_start;
+
+	if (address % sizeof(u64))
+		return read_stack(word, sizeof(*word), address);
+	if (distance >= walk->window_bytes) {
+		if (!move_window(walk, address))
+			return false;
+		distance = 0;
+	}
+	*word = walk->window[distance / sizeof(u64) % WINDOW_WORDS];
+	return true;
+}
+
+/* Ends the walk. */
+static __always_inline bool end_walk(struct walk *walk, u32 end)
+{
+	walk->end = end;
+	return false;
+}
+
+static __always_inline bool enter_caller(struct walk *walk, u64 ip, u64 sp, u64 fp)
+{
+	if (!ip)
+		return end_walk(walk, END_ROOT);
+	walk->ip = without_signature(ip);
+	walk->sp = sp;
+	walk->fp = fp;
+	walk->has_registers = false;
+	walk->is_call = true;
+	return true;
+}
+
+/* A frame with all its registers: what a signal interrupted. */
+static __always_inline bool enter_interrupted(struct walk *walk, u64 ip)
+{
+	walk->ip = ip;
+	walk->sp = walk->registers[SP_REGISTER];
+	walk->fp = walk->registers[FP_REGISTER];
+	walk->has_registers = true;
+	walk->is_call = false;
+	return true;
+}
+
+/* One step by the frame pointer: it points to the caller's, with the return address behind it. */
+static __always_inline bool step_by_frame_pointer(struct walk *walk, u64 cfa)
+{
+	u64 fp, ip;
+
+	if (walk->fp % sizeof(u64) || !load(walk, walk->fp, &fp) || !load(walk, walk->fp + sizeof(u64), &ip))
+		return end_walk(walk, END_UNREADABLE);
+	return enter_caller(walk, ip, cfa, fp);
+}
+
+/* No rule: walk->end says why, and that is the end unless the frame pointer leads on, upwards. */
+static __always_inline bool step_without_rule(struct walk *walk)
+{
+	u32 lack = walk->end;
+
+	walk->lack = lack;
+	if (walk->fp < walk->sp)
+		return false;
+	if (step_by_frame_pointer(walk, walk->fp + 2 * sizeof(u64)))
+		return true;
+	if (walk->end == END_UNREADABLE)
+		walk->end = lack;
+	return false;
+}
+
+#if defined(__TARGET_ARCH_x86)
+/* struct rt_sigframe, from where the handler returns to: the general registers lie 40 bytes above the stack pointer. */
+static __always_inline bool step_over_signal(struct walk *walk)
+{
+	u64 *stored = walk->window;
+	u64 *registers = walk->registers;
+
+	walk->window_bytes = 0; /* used for another purpose */
+	if (!read_stack(stored, 17 * sizeof(u64), walk->sp + 40))
+		return end_walk(walk, END_UNREADABLE);
+	for (u32 i = 0; i < 8; i++)
+		registers[8 + i] = stored[i];
+	registers[5] = stored[8];  /* rdi */
+	registers[4] = stored[9];  /* rsi */
+	registers[6] = stored[10]; /* rbp */
+	registers[3] = stored[11]; /* rbx */
+	registers[1] = stored[12]; /* rdx */
+	registers[0] = stored[13]; /* rax */
+	registers[2] = stored[14]; /* rcx */
+	registers[7] = stored[15]; /* rsp */
+	return enter_interrupted(walk, stored[16]);
+}
+#else
+/* struct rt_sigframe: 128 bytes of siginfo, then ucontext, whose mcontext begins 176 bytes in, after fault_address. */
+static __always_inline bool step_over_signal(struct walk *walk)
+{
+	u64 address = walk->sp + 128 + 176 + 8;
+	u64 ip;
+
+	if (!read_stack(walk->registers, 32 * sizeof(u64), address) ||
+	    !read_stack(&ip, sizeof(u64), address + 32 * sizeof(u64)))
+		return end_walk(walk, END_UNREADABLE);
+	return enter_interrupted(walk, ip);
+}
+#endif
+
+/* Where the caller's frame pointer is stored; 0 when it is not. */
+static __always_inline u64 frame_pointer_address(const struct walk *walk, const struct unwind_rule *rule, u64 cfa)
+{
+	if (rule->frame_pointer == FRAME_POINTER_AT_CFA)
+		return cfa + rule->frame_pointer_offset;
+	if (rule->frame_pointer == FRAME_POINTER_AT_FP)
+		return walk->fp + rule->frame_pointer_offset;
+	return 0;
+}
+
+static __always_inline bool step_to_caller(struct walk *walk, const struct unwind_rule *rule, u64 cfa)
+{
+	u64 fp_address = frame_pointer_address(walk, rule, cfa);
+	u64 fp = rule->frame_pointer == FRAME_POINTER_UNDEFINED ? 0 : walk->fp;
+	u64 ip;
+
+	if (cfa <= walk->sp)
+		return end_walk(walk, END_NO_PROGRESS);
+	if (fp_address && !load(walk, fp_address, &fp))
+		return end_walk(walk, END_UNREADABLE);
+#ifdef LR_REGISTER
+	if (rule->return_address == RETURN_ADDRESS_IN_LINK_REGISTER) {
+		if (!walk->has_registers)
+			return end_walk(walk, END_UNSUPPORTED);
+		return enter_caller(walk, walk->registers[LR_REGISTER], cfa, fp);
+	}
+#endif
+	if (!load(walk, cfa + rule->return_address_offset, &ip))
+		return end_walk(walk, END_UNREADABLE);
+	return enter_caller(walk, ip, cfa, fp);
+}
+
+/* What the CFA is counted from; false where that is not known. */
+static __always_inline bool cfa_base(struct walk *walk, const struct unwind_rule *rule, u64 *base)
+{
+	switch (rule->cfa) {
+	case CFA_AT_SP:
+		*base = walk->sp;
+		return true;
+	case CFA_AT_FP:
+		*base = walk->fp;
+		return true;
+	case CFA_PLT:
+		*base = walk->sp + ((walk->ip & 15) >= rule->cfa_register ? 8 : 0);
+		return true;
+	case CFA_REGISTER:
+	case CFA_AT_REGISTER:
+		*base = walk->registers[rule->cfa_register % REGISTERS];
+		return walk->has_registers;
+	}
+	return false;
+}
+
+static __always_inline bool has_indirect_cfa(const struct unwind_rule *rule)
+{
+	return rule->cfa == CFA_AT_SP || rule->cfa == CFA_AT_FP || rule->cfa == CFA_AT_REGISTER;
+}
+
+/* The rules that are not stack or frame pointer plus a number. */
+static __always_inline bool step_by_rare_rule(struct walk *walk, const struct unwind_rule *rule)
+{
+	u64 base = 0;
+
+	if (rule->cfa == CFA_END)
+		return end_walk(walk, END_ROOT);
+	if (rule->cfa == CFA_SIGNAL)
+		return step_over_signal(walk);
+	if (rule->cfa == CFA_FRAME_POINTER) /* from one stack of Go's to another, or to none */
+		return walk->fp ? step_by_frame_pointer(walk, walk->fp + rule->cfa_offset) : end_walk(walk, END_ROOT);
+	if (!cfa_base(walk, rule, &base)) {
+		walk->end = rule->cfa == CFA_NONE ? END_NO_RULE : END_UNSUPPORTED;
+		return step_without_rule(walk);
+	}
+	if (has_indirect_cfa(rule)) {
+		if (!load(walk, base + rule->cfa_indirect_offset, &base))
+			return end_walk(walk, END_UNREADABLE);
+	}
+	return step_to_caller(walk, rule, base + rule->cfa_offset);
+}
+
+/* Where the rule for an address is kept. */
+static __always_inline struct memo *memo_of(struct walk *walk, u64 address)
+{
+	return &walk->memos[address * 0x9e3779b97f4a7c15ULL >> (64 - MEMO_BITS)];
+}
+
+/* Sees to it that the memo holds the rule. False when there is none to be had, and walk->end says why. */
+static __always_inline bool look_up(struct walk *walk, struct memo *memo, u64 address)
+{
+	if (memo->address == address && memo->publication == walk->publication)
+		return true;
+	memo->publication = 0;
+	if (address - walk->mapping_start >= walk->mapping_end - walk->mapping_start && !find_mapping(walk, address))
+		return end_walk(walk, END_OUTSIDE_CODE);
+	if (!find_rule(walk, address, &memo->rule))
+		return end_walk(walk, END_NO_TABLE);
+	memo->address = address;
+	memo->publication = walk->publication;
+	return true;
+}
+
+/* Goes from a frame to its caller's. False when the walk has ended; walk->end says how. */
+static __always_inline bool step(struct walk *walk, const struct unwind_rule *rule)
+{
+	if (rule->cfa == CFA_SP)
+		return step_to_caller(walk, rule, walk->sp + rule->cfa_offset);
+	if (rule->cfa == CFA_FP)
+		return step_to_caller(walk, rule, walk->fp + rule->cfa_offset);
+	return step_by_rare_rule(walk, rule);
+}
+
+#endif

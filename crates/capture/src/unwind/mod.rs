@@ -1,0 +1,215 @@
+//! Unwinding by tables: what the walker in `bpf/stack/unwind.h` needs to know of each process and file.
+//!
+//! `process_table` says which process has which mappings, `tables` what a file's code is like, both in the memory of
+//! `memory`, which the programs read. `builder` is the thread that makes the tables when the walker misses them.
+
+mod builder;
+mod cache;
+mod memory;
+mod process_table;
+mod tables;
+mod users;
+mod wanted;
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use libbpf_rs::MapHandle;
+
+use crate::abi;
+use crate::error::Result;
+use crate::files::{FileId, FileStore};
+use crate::mappings::{Mapping, Target};
+use builder::Builder;
+use memory::{Memory, Piece};
+use process_table::ProcessTable;
+use tables::Tables;
+use users::Users;
+use wanted::Wanted;
+
+/// The maps that the walker reads.
+pub struct Maps {
+    /// Outer map of the segments.
+    pub segments: MapHandle,
+    /// `struct unwind_rule`.
+    pub rules: MapHandle,
+    /// `struct unwind_file`.
+    pub files: MapHandle,
+    /// Slots of processes.
+    pub processes: MapHandle,
+    /// Ring of files whose tables were missed.
+    pub wanted: MapHandle,
+}
+
+/// Keeps the walker informed.
+pub struct Unwinder {
+    memory: Arc<Mutex<Memory>>,
+    processes: ProcessTable,
+    published: HashMap<u32, Piece>,
+    publications: NonZeroU32,
+    retired: Vec<Piece>,
+    /// Files whose tables were asked for.
+    requested: HashSet<u32>,
+    users: Users,
+    wanted: Wanted,
+    builder: Builder,
+}
+
+/// Pieces are given back by so many, since each time takes a grace period.
+const RETIRED_BYTES: usize = 256 << 10;
+/// A table outlives its last process by this: the next one of the same program may begin soon.
+const UNUSED: Duration = Duration::from_secs(10);
+
+impl Unwinder {
+    /// Nothing is known yet.
+    pub fn new(maps: Maps) -> Result<Self> {
+        let memory = Arc::new(Mutex::new(Memory::new(maps.segments)));
+        let tables = Tables::new(Arc::clone(&memory), &maps.files, &maps.rules)?;
+        Ok(Self {
+            processes: ProcessTable::new(&maps.processes)?,
+            published: HashMap::new(),
+            publications: NonZeroU32::MIN,
+            retired: Vec::new(),
+            requested: HashSet::new(),
+            users: Users::default(),
+            wanted: Wanted::new(maps.wanted)?,
+            builder: Builder::start(tables, Arc::clone(&memory))?,
+            memory,
+        })
+    }
+
+    /// Readable when tables are wanted.
+    pub fn fd(&self) -> RawFd {
+        self.wanted.fd()
+    }
+
+    /// Has the tables made that the walker missed.
+    pub fn serve(&mut self, files: &FileStore) {
+        for file in self.wanted.take() {
+            self.request(file, files);
+        }
+    }
+
+    /// Has the tables of these mappings made.
+    pub fn prepare(&mut self, mappings: &[Mapping], files: &FileStore) {
+        for file in mappings.iter().filter_map(file_of) {
+            self.request(file, files);
+        }
+    }
+
+    /// Waits until the tables are there that were asked for, but not for long: samples without them are marked.
+    pub fn wait_for_tables(&self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        self.builder.wait(PATIENCE);
+    }
+
+    fn request(&mut self, file: u32, files: &FileStore) {
+        if self.requested.insert(file) {
+            self.builder.load(file, files.duplicate(FileId::from_index(file)));
+        }
+    }
+
+    /// A process has these mappings from now on.
+    pub fn publish(&mut self, pid: u32, mappings: &[Mapping]) -> Result<()> {
+        if mappings.is_empty() {
+            return Ok(()); // a kernel thread, or a program that is being loaded
+        }
+        self.publications = self.publications.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        let words = mapping_words(mappings, self.publications);
+        let Some(piece) = tables::lock(&self.memory).store(&words)? else {
+            return Ok(());
+        };
+        if self.processes.set(pid, piece.reference) {
+            let before = self.published.insert(pid, piece);
+            self.retired.extend(before);
+            self.users.set(pid, mappings.iter().filter_map(file_of).collect());
+        } else {
+            self.retired.push(piece);
+        }
+        Ok(())
+    }
+
+    /// It became another program.
+    pub fn clear(&mut self, pid: u32) {
+        self.processes.clear(pid);
+        self.withdraw(pid);
+    }
+
+    /// It has ended.
+    pub fn forget(&mut self, pid: u32) {
+        self.processes.remove(pid);
+        self.withdraw(pid);
+    }
+
+    /// Memory of the kernel that tables and mappings take.
+    pub fn memory_bytes(&self) -> usize {
+        tables::lock(&self.memory).bytes()
+    }
+
+    fn withdraw(&mut self, pid: u32) {
+        self.retired.extend(self.published.remove(&pid));
+        self.users.remove(pid);
+    }
+
+    /// Gives back what is not used any more.
+    pub fn keep_up(&mut self) {
+        for file in self.users.take_unused(UNUSED) {
+            if self.requested.remove(&file) {
+                self.builder.unload(file);
+            }
+        }
+        if self.retired.iter().map(Piece::bytes).sum::<usize>() > RETIRED_BYTES {
+            self.builder.retire(std::mem::take(&mut self.retired));
+        }
+    }
+}
+
+/// `struct unwind_mappings`, the starts, and `struct unwind_mapping` for each.
+fn mapping_words(mappings: &[Mapping], publication: NonZeroU32) -> Vec<u32> {
+    let mappings = &mappings[..mappings.len().min(abi::UNWIND_MAX_MAPPINGS)];
+    let halves = |word: u64| [word as u32, (word >> 32) as u32];
+    let mut words = vec![mappings.len() as u32, publication.get()];
+    words.extend(mappings.iter().flat_map(|mapping| halves(mapping.start)));
+    for mapping in mappings {
+        words.extend(halves(mapping.end));
+        words.extend(halves(mapping.file_offset));
+        words.extend([file_of(mapping).unwrap_or(abi::UNWIND_NO_FILE as u32), 0]);
+    }
+    words
+}
+
+/// Its place in the table of files; None for code without a file, or one too many.
+fn file_of(mapping: &Mapping) -> Option<u32> {
+    match mapping.target {
+        Target::File(file) => Some(file.index()).filter(|index| (*index as usize) < abi::UNWIND_FILES),
+        Target::Anonymous | Target::Vsyscall => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_laid_out_as_the_walker_reads_them() {
+        let mapping = |start: u64, file| Mapping {
+            start,
+            end: start + 0x1000,
+            file_offset: 0x2000,
+            target: Target::File(FileId::from_index(file)),
+            first_ns: 0,
+        };
+        let words = mapping_words(
+            &[mapping(0x7_0000_0000, 3), mapping(0x8_0000_0000, 99_999)],
+            NonZeroU32::MIN,
+        );
+        let starts = [2, 1, 0, 7, 0, 8];
+        let first = [0x1000, 7, 0x2000, 0, 3, 0];
+        let second = [0x1000, 8, 0x2000, 0, abi::UNWIND_NO_FILE as u32, 0];
+        assert_eq!(words, [starts, first, second].concat());
+        assert_eq!(size_of::<abi::UnwindMapping>(), 4 * first.len());
+    }
+}

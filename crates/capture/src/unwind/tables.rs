@@ -1,0 +1,305 @@
+//! The tables of files, as the walker reads them: put into the programs' memory, and taken out again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libbpf_rs::MapHandle;
+use stackhound_core::elf::Segment;
+use stackhound_core::unwind::{PAGE_BITS, RULE_BITS, Rule, TableView, rule_of};
+
+use super::memory::{Memory, Piece};
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::mapped::Mapped;
+
+const _: () = assert!(PAGE_BITS as usize == abi::UNWIND_PAGE_BITS && RULE_BITS as usize == abi::UNWIND_RULE_BITS);
+const _: () = assert!(size_of::<Rule>() == size_of::<abi::UnwindRule>());
+
+/// Words of rows that lie in one piece, at most: several pieces fill a segment well.
+const PIECE_WORDS: usize = 1 << 15;
+/// Pages of a file that a piece can hold: 500 MB of code, with what lies between.
+const MAX_FILE_PAGES: usize = ((1 << abi::UNWIND_SEGMENT_BITS) - 64) / 2;
+
+/// A file's table in the programs' memory.
+pub struct Loaded {
+    pieces: Vec<Piece>,
+    /// Rows of it.
+    pub rows: usize,
+}
+
+/// What became of a file's table.
+pub enum Outcome {
+    /// The walker uses it.
+    Loaded(Loaded),
+    /// It has no rows.
+    Empty,
+    /// The memory is full, or the file has more code than any.
+    NoRoom,
+}
+
+/// Writes tables.
+pub struct Tables {
+    memory: Arc<Mutex<Memory>>,
+    files: Mapped,
+    rules: Rules,
+}
+
+impl Tables {
+    /// On the programs' maps.
+    pub fn new(memory: Arc<Mutex<Memory>>, files: &MapHandle, rules: &MapHandle) -> Result<Self> {
+        let cannot = |error: std::io::Error| Error::system("the unwind tables cannot be mapped", &error);
+        let file_bytes = abi::UNWIND_FILES * size_of::<abi::UnwindFile>();
+        Ok(Self {
+            memory,
+            files: Mapped::new(files, 0, file_bytes).map_err(cannot)?,
+            rules: Rules::new(rules)?,
+        })
+    }
+
+    /// Puts a file's table in place. `segments`: the file's; pages are counted in the file from here on.
+    pub fn load(&mut self, file: u32, table: &TableView<'_>, segments: &[Segment]) -> Result<Outcome> {
+        let Some((first_page, pages)) = file_pages(table, segments) else {
+            return Ok(Outcome::NoRoom);
+        };
+        let mut loaded = Loaded {
+            pieces: Vec::new(),
+            rows: 0,
+        };
+        let Some(references) = self.store_rows(table, &pages, &mut loaded)? else {
+            return Ok(self.give_up(loaded));
+        };
+        if loaded.rows == 0 {
+            return Ok(Outcome::Empty);
+        }
+        let Some(index) = self.store(&references)? else {
+            return Ok(self.give_up(loaded));
+        };
+        loaded.pieces.push(index);
+        self.publish(file, index.reference, pages.len() as u32, first_page);
+        Ok(Outcome::Loaded(loaded))
+    }
+
+    /// The rows of all pages, and for each page what `struct unwind_page` says.
+    fn store_rows(
+        &mut self,
+        table: &TableView<'_>,
+        pages: &[Option<usize>],
+        loaded: &mut Loaded,
+    ) -> Result<Option<Vec<u32>>> {
+        let rules: Vec<u32> = table.rules.iter().map(|rule| self.rules.index(rule)).collect();
+        let mut references = vec![0; 2 * pages.len()];
+        let mut words = Vec::with_capacity(PIECE_WORDS);
+        let mut waiting = Vec::new();
+        for (at, page) in pages.iter().enumerate() {
+            let rows = page.map_or(&[][..], |page| table.rows_of(&table.pages[page]));
+            if words.len() + rows.len() > PIECE_WORDS
+                && !self.store_piece(&mut words, &mut waiting, &mut references, loaded)?
+            {
+                return Ok(None);
+            }
+            if !rows.is_empty() {
+                waiting.push(at);
+                references[2 * at] = words.len() as u32;
+                references[2 * at + 1] = rows.len() as u32;
+                words.extend(
+                    rows.iter()
+                        .map(|row| (row >> RULE_BITS << RULE_BITS) | rules[rule_of(*row) as usize]),
+                );
+            }
+        }
+        let is_stored = words.is_empty() || self.store_piece(&mut words, &mut waiting, &mut references, loaded)?;
+        Ok(is_stored.then_some(references))
+    }
+
+    /// Stores the rows so far, and makes the pages that wait for that refer to them.
+    fn store_piece(
+        &mut self,
+        words: &mut Vec<u32>,
+        waiting: &mut Vec<usize>,
+        references: &mut [u32],
+        loaded: &mut Loaded,
+    ) -> Result<bool> {
+        let Some(piece) = self.store(words)? else {
+            return Ok(false);
+        };
+        for at in waiting.drain(..) {
+            references[2 * at] += piece.reference;
+        }
+        loaded.rows += words.len();
+        loaded.pieces.push(piece);
+        words.clear();
+        Ok(true)
+    }
+
+    fn store(&self, words: &[u32]) -> Result<Option<Piece>> {
+        lock(&self.memory).store(words)
+    }
+
+    fn give_up(&self, loaded: Loaded) -> Outcome {
+        free(&self.memory, &loaded.pieces); // nothing referred to them yet
+        Outcome::NoRoom
+    }
+
+    /// Nothing tells how to unwind this file's code: the walker need not ask again.
+    pub fn set_none(&mut self, file: u32) {
+        self.details(file).store(HAS_NONE, Ordering::Release);
+    }
+
+    /// Takes a table out of use. Its pieces may still be read, until a grace period has passed.
+    pub fn unload(&mut self, file: u32, loaded: Loaded) -> Vec<Piece> {
+        self.place(file).store(0, Ordering::Release);
+        self.details(file).store(0, Ordering::Release);
+        loaded.pieces
+    }
+
+    fn publish(&mut self, file: u32, reference: u32, page_count: u32, first_page: u32) {
+        self.details(file).store(u64::from(first_page), Ordering::Release);
+        let place = u64::from(page_count) << 32 | u64::from(reference);
+        self.place(file).store(place, Ordering::Release);
+    }
+
+    /// `pages` and `page_count` of its `struct unwind_file`.
+    fn place(&self, file: u32) -> &AtomicU64 {
+        self.word(2 * file as usize)
+    }
+
+    /// `first_page`, `has_none` and `wanted`.
+    fn details(&self, file: u32) -> &AtomicU64 {
+        self.word(2 * file as usize + 1)
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < self.files.len());
+        // SAFETY: within the mapping, aligned, and shared with the programs as a word that changes.
+        unsafe { AtomicU64::from_ptr(self.files.words().add(index).as_ptr()) }
+    }
+}
+
+/// `has_none` of the second word of a `struct unwind_file`.
+const HAS_NONE: u64 = 1 << 32;
+const _: () = assert!(std::mem::offset_of!(abi::UnwindFile, has_none) == 12);
+
+/// Gives back pieces that no program can be reading.
+pub fn free(memory: &Mutex<Memory>, pieces: &[Piece]) {
+    let mut memory = lock(memory);
+    pieces.iter().for_each(|piece| memory.free(*piece));
+}
+
+/// Another thread's panic leaves the memory as usable as it was.
+pub fn lock(memory: &Mutex<Memory>) -> std::sync::MutexGuard<'_, Memory> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The table's pages in the order of the file's, from the first page of code to the last. None where there are more
+/// than fit, or where the file's pages are not the table's.
+fn file_pages(table: &TableView<'_>, segments: &[Segment]) -> Option<(u32, Vec<Option<usize>>)> {
+    const PAGE_BYTES: u64 = 1 << PAGE_BITS;
+    let code = || segments.iter().filter(|segment| segment.executable && segment.size > 0);
+    let pages_of = |segment: &Segment| {
+        let end = segment.file_offset.0.checked_add(segment.size)?;
+        Some(segment.file_offset.0 >> PAGE_BITS..end.div_ceil(PAGE_BYTES))
+    };
+    let first = code().map(|segment| segment.file_offset.0 >> PAGE_BITS).min()?;
+    let end = code().map(|segment| pages_of(segment).map(|pages| pages.end)).max()??;
+    let count = usize::try_from(end - first)
+        .ok()
+        .filter(|count| *count <= MAX_FILE_PAGES)?;
+    let mut pages = vec![None; count];
+    for segment in code() {
+        let distance = segment.address.0.wrapping_sub(segment.file_offset.0);
+        if distance % PAGE_BYTES != 0 {
+            return None;
+        }
+        for page in pages_of(segment)? {
+            let of_table = page.wrapping_add(distance >> PAGE_BITS).wrapping_sub(table.first_page);
+            let place = &mut pages[(page - first) as usize];
+            if place.is_none() && of_table < table.pages.len() as u64 {
+                *place = Some(of_table as usize);
+            }
+        }
+    }
+    Some((u32::try_from(first).ok()?, pages))
+}
+
+/// All rules of all files, each once. They stay: there are few different ones.
+struct Rules {
+    memory: Mapped,
+    known: HashMap<Rule, u32>,
+}
+
+impl Rules {
+    const UNSUPPORTED: u32 = 1;
+
+    fn new(map: &MapHandle) -> Result<Self> {
+        let memory = Mapped::new(map, 0, abi::UNWIND_RULES * size_of::<Rule>())
+            .map_err(|error| Error::system("the unwind rules cannot be mapped", &error))?;
+        let mut rules = Self {
+            memory,
+            known: HashMap::new(),
+        };
+        rules.index(&Rule::NONE);
+        rules.index(&Rule::UNSUPPORTED);
+        Ok(rules)
+    }
+
+    /// A rule that finds no room is as good as one that cannot be said.
+    fn index(&mut self, rule: &Rule) -> u32 {
+        if let Some(index) = self.known.get(rule) {
+            return *index;
+        }
+        let index = self.known.len() as u32;
+        if index as usize == abi::UNWIND_RULES {
+            return Self::UNSUPPORTED;
+        }
+        // SAFETY: within the mapping, and nothing refers to this rule yet.
+        unsafe { self.memory.words().cast::<Rule>().add(index as usize).write(*rule) };
+        self.known.insert(*rule, index);
+        index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackhound_core::address::{FileOffset, ObjectAddr};
+    use stackhound_core::unwind::{Page, Statistics};
+
+    fn segment(file_offset: u64, address: u64, size: u64) -> Segment {
+        Segment {
+            file_offset: FileOffset(file_offset),
+            address: ObjectAddr(address),
+            size,
+            executable: true,
+        }
+    }
+
+    fn view(first_page: u64, pages: &[Page]) -> TableView<'_> {
+        TableView {
+            first_page,
+            pages,
+            rows: &[],
+            rules: &[],
+            statistics: Statistics::default(),
+        }
+    }
+
+    #[test]
+    fn pages_are_counted_in_the_file() {
+        let pages = [Page::default(); 4];
+        let table = view(0x401, &pages);
+        let found = file_pages(
+            &table,
+            &[segment(0x1000, 0x40_1000, 0x1800), segment(0x4000, 0x40_4000, 0x10)],
+        );
+        assert_eq!(found, Some((1, vec![Some(0), Some(1), None, Some(3)])));
+    }
+
+    #[test]
+    fn pages_that_do_not_fit_together_make_no_table() {
+        let table = view(0, &[]);
+        assert_eq!(file_pages(&table, &[segment(0x1000, 0x1800, 0x1000)]), None);
+        assert_eq!(file_pages(&table, &[segment(u64::MAX, 0x1000, 0x1000)]), None);
+        assert_eq!(file_pages(&table, &[segment(0, 0, 1 << 40)]), None);
+    }
+}
