@@ -1,6 +1,7 @@
 """A profile broken down by what its samples and frames have in common: ``report --sort``.
 
 comm, pid, tid, process, thread     of the sample
+stack                               whether the sample's user stack is complete, and if not why
 object, symbol, file, line          of each frame: ``self`` at the leaf, ``total`` anywhere in the stack
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from stackhound.profile.columns import number_keys
+from stackhound.profile.completeness import END_NAMES, ends
 from stackhound.profile.top import has_ancestor_alike
 from stackhound.profile.tree import FirstLevel, grow_tree
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from stackhound.profile import CallTree, Event, Frames, Profile
     from stackhound.profile.columns import Numbers
+    from stackhound.profile.profile import Samples
 
 Cell = str | int
 
@@ -46,7 +49,7 @@ def _threads(profile: Profile) -> Sequence[Cell]:
     return [f"{comm} ({tid})" for comm, tid in names]
 
 
-#: Keys of a sample: one cell a row of the table ``threads``.
+#: Keys of a sample by its thread: one cell a row of the table ``threads``.
 THREAD_KEYS: Final[dict[str, Callable[[Profile], Sequence[Cell]]]] = {
     "comm": lambda profile: profile.texts("threads", "comm"),
     "pid": lambda profile: _of_process(profile, "pid"),
@@ -74,16 +77,18 @@ FRAME_KEYS: Final[dict[str, Callable[[Profile, Frames], Sequence[Cell]]]] = {
     "line": _lines,
 }
 
-KEYS: Final = (*THREAD_KEYS, *FRAME_KEYS)
+STACK_KEY: Final = "stack"
+SAMPLE_KEYS: Final = (*THREAD_KEYS, STACK_KEY)
+KEYS: Final = (*SAMPLE_KEYS, *FRAME_KEYS)
 
 
 def break_down(profile: Profile, event: Event, keys: Sequence[str]) -> list[Row]:
     """Sum the samples of an event by ``keys``, of `KEYS`. The largest ``self``, then ``total``, come first."""
-    threads = _group([THREAD_KEYS[key](profile) for key in keys if key in THREAD_KEYS])
-    if all(key in THREAD_KEYS for key in keys):
-        rows = _sum_samples(profile, event, threads)
+    groups = _group_samples(profile, profile.samples_of(event), [key for key in keys if key in SAMPLE_KEYS])
+    if all(key in SAMPLE_KEYS for key in keys):
+        rows = _sum_samples(profile, event, groups)
     else:
-        rows = _sum_frames(profile, event, keys, threads)
+        rows = _sum_frames(profile, event, keys, groups)
     return sorted(rows, key=lambda row: (-row.self_value, -row.total_value, tuple(map(str, row.keys))))
 
 
@@ -99,21 +104,36 @@ def _group(columns: Sequence[Sequence[Cell]]) -> _Groups:
     return _Groups(tuples, of_row.astype(np.int64))
 
 
-def _sum_samples(profile: Profile, event: Event, threads: _Groups) -> list[Row]:
-    samples = profile.samples_of(event)
-    values = np.zeros(len(threads.tuples), np.uint64)
-    np.add.at(values, threads.of_row[samples.thread], samples.value)
-    return [Row(cells, value, value) for cells, value in zip(threads.tuples, values.tolist(), strict=True) if value]
+def _group_samples(profile: Profile, samples: Samples, keys: Sequence[str]) -> _Groups:
+    """Samples alike in what is asked of their thread, and of their stack's end."""
+    threads = _group([THREAD_KEYS[key](profile) for key in keys if key in THREAD_KEYS])
+    if STACK_KEY not in keys:
+        return _Groups(threads.tuples, threads.of_row[samples.thread] if threads.tuples else threads.of_row)
+    of_sample = ends(samples)
+    if threads.tuples:
+        of_sample += len(END_NAMES) * threads.of_row[samples.thread]
+    pairs, of_row = np.unique(of_sample, return_inverse=True)
+    tuples = []
+    for thread, end in zip(*(part.tolist() for part in np.divmod(pairs, len(END_NAMES))), strict=True):
+        cells = iter(threads.tuples[thread] if threads.tuples else ())
+        tuples.append(tuple(END_NAMES[end] if key == STACK_KEY else next(cells) for key in keys))
+    return _Groups(tuples, of_row)
 
 
-def _sum_frames(profile: Profile, event: Event, keys: Sequence[str], threads: _Groups) -> list[Row]:
-    """Sum by the frames, apart for each group of threads: the tree's first level."""
-    labels = FirstLevel([""] * len(threads.tuples), threads.of_row.astype(np.uint32)) if threads.tuples else None
+def _sum_samples(profile: Profile, event: Event, groups: _Groups) -> list[Row]:
+    values = np.zeros(len(groups.tuples), np.uint64)
+    np.add.at(values, groups.of_row, profile.samples_of(event).value)
+    return [Row(cells, value, value) for cells, value in zip(groups.tuples, values.tolist(), strict=True) if value]
+
+
+def _sum_frames(profile: Profile, event: Event, keys: Sequence[str], groups: _Groups) -> list[Row]:
+    """Sum by the frames, apart for each group of samples: the tree's first level."""
+    labels = FirstLevel([""] * len(groups.tuples), groups.of_row.astype(np.uint32)) if groups.tuples else None
     tree = grow_tree(profile, event, labels, lines="line" in keys)
     frames = _group([FRAME_KEYS[key](profile, tree.frames) for key in keys if key in FRAME_KEYS])
     group = np.append(frames.of_row, len(frames.tuples))[_frame_of(tree, len(frames.of_row))]
     return [
-        Row(_in_order(keys, threads.tuples[label] if threads.tuples else (), frames.tuples[frame]), own, total)
+        Row(_in_order(keys, groups.tuples[label] if groups.tuples else (), frames.tuples[frame]), own, total)
         for label, frame, own, total in _sum_nodes(tree, group, len(frames.tuples))
     ]
 
@@ -146,6 +166,6 @@ def _label_of(tree: CallTree) -> Numbers:
     return label
 
 
-def _in_order(keys: Sequence[str], of_thread: tuple[Cell, ...], of_frame: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    thread, frame = iter(of_thread), iter(of_frame)
-    return tuple(next(thread) if key in THREAD_KEYS else next(frame) for key in keys)
+def _in_order(keys: Sequence[str], of_sample: tuple[Cell, ...], of_frame: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    sample, frame = iter(of_sample), iter(of_frame)
+    return tuple(next(sample) if key in SAMPLE_KEYS else next(frame) for key in keys)

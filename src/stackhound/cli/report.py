@@ -28,6 +28,7 @@ EXAMPLES: Final = (
     ("by process and function, as perf has it", "stackhound report --sort comm,object,symbol"),
     ("who called what, in branches of 1% or more", "stackhound report --tree --least 1"),
     ("who called functions named malloc…", "stackhound report --tree --inverted --focus ^malloc"),
+    ("which files' stacks are complete, and why others are not", "stackhound report --sort object,stack"),
     ("source lines of one process, for a script", "stackhound report -p 1234 --sort line --json"),
 )
 
@@ -45,7 +46,7 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
     "sort",
     type=split_names,
     metavar="KEY,...",
-    help="By comm, pid, tid, process, thread, object, symbol, file, line. With --tree: process or thread.",
+    help="By comm, pid, tid, process, thread, stack, object, symbol, file, line. With --tree: process or thread.",
 )
 @click.option("--tree", "as_tree", is_flag=True, help="The call tree.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=40, help="So many rows; 0 is all.  [default: 40]")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
+from stackhound.profile.completeness import COMPLETE, count_ends
 from stackhound.profile.escape import printable
 from stackhound.profile.metadata import MAX_NUMBER, read_amount, read_int, read_text
 from stackhound.profile.units import format_collector_cost, format_sample_cost, format_samples, format_value
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stackhound.profile.metadata import Metadata
-    from stackhound.profile.profile import Profile
+    from stackhound.profile.profile import Profile, Samples
     from stackhound.profile.rows import Event, Loss
 
 
@@ -40,6 +41,7 @@ def facts(profile: Profile, event: Event) -> list[tuple[str, str]]:
         ("Samples", f"{int(samples.count.sum()):,}"),
         ("Total", format_value(int(samples.value.sum()), event.unit)),
         ("Event", f"{event.name} ({event.unit}), by {event.trigger} {_rate(event)}"),
+        ("Stacks", _completeness(samples)),
         ("Lost", _causes(profile.losses) or "0"),
         ("Cost", ", ".join(_costs(metadata))),
         ("System", _system(metadata)),
@@ -98,6 +100,17 @@ def _rate(event: Event) -> str:
 def _causes(losses: Iterable[Loss]) -> str:
     """Every cause that took something, as in ``12 ring-full, ~3 nested``: ``~`` marks an estimate."""
     return ", ".join(f"{'~' * loss.estimated}{loss.count:,} {loss.cause}" for loss in losses if loss.count)
+
+
+def _completeness(samples: Samples) -> str:
+    """Of the user stacks: ``99.2% complete; 12 no rule, 3 outside code``."""
+    counts = count_ends(samples)
+    if not counts:
+        return ""
+    whole = counts.pop(COMPLETE, 0)
+    percent = 100 * whole / (whole + sum(counts.values()))
+    others = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
+    return f"{percent:.1f}% complete" + (f"; {others}" if others else "")
 
 
 def _costs(metadata: Metadata) -> list[str]:

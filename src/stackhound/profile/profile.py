@@ -35,6 +35,7 @@ class Samples:
     stack: Numbers
     value: Numbers
     count: Numbers
+    flags: Numbers
 
 
 class Profile(TableSet):
@@ -103,7 +104,7 @@ class Profile(TableSet):
 
     def samples_of(self, event: Event) -> Samples:
         """Columns of the samples of one event, in their order."""
-        columns = [self.numbers("samples", name) for name in ("thread", "stack", "value", "count")]
+        columns = [self.numbers("samples", name) for name in ("thread", "stack", "value", "count", "flags")]
         if len(self.events) == 1:
             return Samples(*columns)
         chosen = self.numbers("samples", "event") == event.id

@@ -88,15 +88,16 @@ class CallTree:
 
 
 class FirstLevel(NamedTuple):
-    """Labels for the first level of a tree, and the one of each thread: uint32 (n_threads,)."""
+    """Labels for the first level of a tree, and the one of each sample of its event: uint32 (n_samples,)."""
 
     labels: list[str]
-    of_thread: Numbers
+    of_sample: Numbers
 
 
 def build_tree(profile: Profile, event: str | None, root: Root, inverted: bool, lines: bool) -> CallTree:
     """See `Profile.tree`."""
-    return grow_tree(profile, profile.event(event), _first_level(profile, root), inverted, lines)
+    sampled = profile.event(event)
+    return grow_tree(profile, sampled, _first_level(profile, sampled, root), inverted, lines)
 
 
 def grow_tree(
@@ -110,7 +111,7 @@ def grow_tree(
     if inverted:
         parent, location, stack = reverse_stacks(parent, location, stack)
         frames = frames.reversed()
-    label_ids = first.of_thread[samples.thread] if first else None
+    label_ids = first.of_sample if first else None
     columns = _merge(label_ids, stack, samples.value, parent, location, frames)
     return CallTree(*columns, labels=first.labels if first else None, frames=frames, event=event)
 
@@ -140,9 +141,10 @@ def _merge(
     return _Columns(*(table[name].to_numpy() for name in ("parent", "frame", "depth", "self", "total")))
 
 
-def _first_level(profile: Profile, root: Root) -> FirstLevel | None:
+def _first_level(profile: Profile, event: Event, root: Root) -> FirstLevel | None:
     if root is None:
         return None
     comms = profile.texts("processes" if root == "process" else "threads", "comm")
     labels, of_row = number_keys(comms)
-    return FirstLevel(labels, of_row[profile.numbers("threads", "process")] if root == "process" else of_row)
+    of_thread = of_row[profile.numbers("threads", "process")] if root == "process" else of_row
+    return FirstLevel(labels, of_thread[profile.samples_of(event).thread])

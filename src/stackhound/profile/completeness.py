@@ -1,0 +1,44 @@
+"""How far the walks of user stacks came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from stackhound.profile.schema import USER_ENDS, SampleFlag
+
+if TYPE_CHECKING:
+    from stackhound.profile.columns import Numbers
+    from stackhound.profile.profile import Samples
+
+KERNEL_THREAD: Final = "kernel thread"
+COMPLETE: Final = USER_ENDS[1]
+#: What `ends` numbers.
+END_NAMES: Final = (
+    *USER_ENDS,
+    *(f"({number})" for number in range(len(USER_ENDS), 16)),  # of another version
+    KERNEL_THREAD,
+    f"{COMPLETE}, in part by frame pointers",
+)
+
+
+def ends(samples: Samples) -> Numbers:
+    """How each sample's user stack ended: int64 (n_samples,), indexes of `END_NAMES`."""
+    flags = samples.flags.astype(np.int64)
+    end = (flags & SampleFlag.USER_END) >> SampleFlag.USER_END_SHIFT
+    is_guess = (end == END_NAMES.index(COMPLETE)) & (flags & SampleFlag.USER_FRAME_POINTERS != 0)
+    end[is_guess] = len(END_NAMES) - 1
+    end[flags & SampleFlag.KERNEL_THREAD != 0] = END_NAMES.index(KERNEL_THREAD)
+    return end
+
+
+def count_ends(samples: Samples) -> dict[str, int]:
+    """Observations by how their user stack ended, without kernel threads; empty where stacks were not unwound."""
+    end = ends(samples)
+    counts = np.zeros(len(END_NAMES), np.int64)
+    np.add.at(counts, end, samples.count.astype(np.int64))
+    counts[END_NAMES.index(KERNEL_THREAD)] = 0
+    if not counts[1:].any():
+        return {}
+    return {name: count for name, count in zip(END_NAMES, counts.tolist(), strict=True) if count}
