@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EndianSlice, Evaluation, EvaluationResult, Expression,
@@ -341,4 +342,34 @@ fn rules_are_those_that_gimli_finds() {
             path.display()
         );
     }
+}
+
+/// A Go program, where Go is installed: what the rules come from is Go's own table, and its linker's debug information
+/// says the same. Without that, and without symbols, they are still the same rules.
+#[test]
+fn rules_of_go_are_those_that_its_linker_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = |flags: &str| -> Option<PathBuf> {
+        let (source, output) = (
+            directory.path().join("main.go"),
+            directory.path().join(format!("go{flags}")),
+        );
+        std::fs::write(&source, "package main\nfunc main() { go println(1); println(2) }\n").unwrap();
+        let mut command = Command::new("go");
+        command
+            .args(["build", &format!("-ldflags={flags}"), "-o"])
+            .arg(&output)
+            .arg(&source);
+        command.status().ok()?.success().then_some(output)
+    };
+    let (Some(whole), Some(stripped)) = (program(""), program("-s -w")) else {
+        return eprintln!("skipped: go is not installed");
+    };
+    let compared = compare_file(&whole);
+    assert!(compared.is_go && compared.rows > 1000, "{compared:?}");
+    let table = |path| unwind::build(&std::fs::read(path).unwrap()).unwrap();
+    let (whole, stripped) = (table(whole), table(stripped));
+    assert!(whole.rules.contains(&Rule::SIGNAL) && whole.rules.contains(&Rule::FRAME_POINTER));
+    assert_eq!(whole.statistics.functions, stripped.statistics.functions);
+    assert_eq!(whole.rows.len(), stripped.rows.len());
 }

@@ -386,8 +386,11 @@ fn landmarks_are_known_by_their_looks() {
     assert_eq!(rule_at(&table, 309), Rule::NONE);
 }
 
-/// Go's table of functions: start, flags, and (bytes on the stack, for how many bytes of code), as Go 1.20 writes it.
-fn pclntab(functions: &[(u32, u8, &[(i32, u8)])], end: u32) -> Vec<u8> {
+/// A Go function: start, flags, and (bytes on the stack, for how many bytes of code).
+type GoFunction<'t> = (u32, u8, &'t [(i32, u8)]);
+
+/// Go's table of functions, as Go 1.20 writes it.
+fn pclntab(functions: &[GoFunction], end: u32) -> Vec<u8> {
     let mut pc_tables = vec![0];
     let mut said = Vec::new();
     let mut entries = Vec::new();
@@ -424,7 +427,7 @@ fn pclntab(functions: &[(u32, u8, &[(i32, u8)])], end: u32) -> Vec<u8> {
 fn go_program() -> File {
     let mut file = File::new(X86_64, 160);
     file.code[128..137].copy_from_slice(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
-    let functions: [(u32, u8, &[_]); 5] = [
+    let functions: [GoFunction; 5] = [
         (0, 0, &[(0, 1), (8, 3), (40, 20), (0, 8)]),
         (32, 5, &[(0, 32)]),
         (64, 6, &[(0, 1), (8, 30), (0, 1)]),
