@@ -17,7 +17,19 @@ from pathlib import Path
 
 BENCHES = Path(__file__).parent
 #: In the order of docs/performance.md.
-NAMES = ("sample_cost", "slowdown", "collector", "finish", "names", "unwind", "start", "flood", "shares", "tree")
+NAMES = (
+    "sample_cost",
+    "slowdown",
+    "collector",
+    "finish",
+    "names",
+    "unwind",
+    "stacks",
+    "start",
+    "flood",
+    "shares",
+    "tree",
+)
 
 
 def main() -> None:
