@@ -44,6 +44,9 @@ pub struct Maps {
     pub wanted: MapHandle,
 }
 
+/// The walker compares addresses as if they had a sign (`at_most` of bpf/stack/unwind.h).
+const SEARCHED_BELOW: u64 = 1 << 63;
+
 /// Keeps the walker informed.
 pub struct Unwinder {
     memory: Arc<Mutex<Memory>>,
@@ -169,7 +172,8 @@ impl Unwinder {
 
 /// `struct unwind_mappings`, the starts, and `struct unwind_mapping` for each.
 fn mapping_words(mappings: &[Mapping], publication: NonZeroU32) -> Vec<u32> {
-    let mappings = &mappings[..mappings.len().min(abi::UNWIND_MAX_MAPPINGS)];
+    let below = mappings.partition_point(|mapping| mapping.start < SEARCHED_BELOW); // all but the vsyscall page
+    let mappings = &mappings[..below.min(abi::UNWIND_MAX_MAPPINGS)];
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
     let mut words = vec![mappings.len() as u32, publication.get()];
     words.extend(mappings.iter().flat_map(|mapping| halves(mapping.start)));
@@ -203,7 +207,11 @@ mod tests {
             first_ns: 0,
         };
         let words = mapping_words(
-            &[mapping(0x7_0000_0000, 3), mapping(0x8_0000_0000, 99_999)],
+            &[
+                mapping(0x7_0000_0000, 3),
+                mapping(0x8_0000_0000, 99_999),
+                mapping(0xffff_ffff_ff60_0000, 0),
+            ],
             NonZeroU32::MIN,
         );
         let starts = [2, 1, 0, 7, 0, 8];
