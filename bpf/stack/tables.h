@@ -4,9 +4,7 @@
 #define STACKHOUND_STACK_TABLES_H
 
 #include "processes.h"
-
-#define SEGMENT_WORDS (1 << UNWIND_SEGMENT_BITS)
-#define SEGMENT_PAIRS (SEGMENT_WORDS / 2)
+#include "unwind.h"
 
 struct unwind_segment {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -80,16 +78,6 @@ static __always_inline bool read_stack(void *to, u32 bytes, u64 address)
 static __always_inline u64 without_signature(u64 address)
 {
 	return address & config.code_mask;
-}
-
-/* Tells one publication from others that are, or were, at the same place; 0: there is none. */
-static __always_inline u32 publication_of(u32 mappings)
-{
-	const u64 *segment = mappings ? unwind_segment(mappings) : 0;
-
-	if (!segment)
-		return 0;
-	return ((const struct unwind_mappings *)&segment[mappings / 2 % SEGMENT_PAIRS])->publication;
 }
 
 #endif

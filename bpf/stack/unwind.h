@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /*
- * The walk of a user stack by unwind tables, one frame a step. It knows neither maps nor tasks: who includes it gives
- *
- *   const u64 *unwind_segment(u32 reference)         the segment that it lies in
- *   struct unwind_file *unwind_file(u32 index)
- *   const struct unwind_rule *unwind_rule(u32 index)
- *   void want_table(struct unwind_file *, u32 index) it is missed
- *   bool read_stack(void *to, u32 bytes, u64 address)
- *   u64 without_signature(u64 address)               of a return address that may be signed (arm64)
- *
- * so that the same code runs in the kernel (tables.h) and over recorded stacks (host.c).
+ * The walk of a user stack by unwind tables, one frame a step. It knows neither maps nor tasks: who includes it gives the
+ * functions declared below, and bpf_loop(), so that the same code runs in the kernel (tables.h) and over recorded stacks
+ * (host.c).
  *
  * Searches have no branches that depend on what they compare: a mispredicted branch takes as long as several steps, and
  * the verifier would follow each way.
  */
 #ifndef STACKHOUND_STACK_UNWIND_H
 #define STACKHOUND_STACK_UNWIND_H
+
+#define SEGMENT_WORDS (1 << UNWIND_SEGMENT_BITS)
+#define SEGMENT_PAIRS (SEGMENT_WORDS / 2)
+
+/* The segment that a reference lies in; 0 when there is none. */
+static const u64 *unwind_segment(u32 reference);
+static struct unwind_file *unwind_file(u32 index);
+static const struct unwind_rule *unwind_rule(u32 index);
+/* A file's table is missed. */
+static void want_table(struct unwind_file *file, u32 index);
+static bool read_stack(void *to, u32 bytes, u64 address);
+/* Of a return address that may be signed (arm64). */
+static u64 without_signature(u64 address);
 
 #define PAGE_MASK ((1 << UNWIND_PAGE_BITS) - 1)
 #define MAPPING_PAIRS (sizeof(struct unwind_mapping) / sizeof(u64))
@@ -63,11 +69,13 @@ struct walk {
 	u32 mappings; /* reference */
 	u32 publication;
 	u32 end;          /* enum user_end */
-	u32 lack;         /* enum user_end: why the last step by frame pointer was one */
+	u32 guess;        /* enum user_end: why the last step was one by the frame pointer; 0: it was not */
+	u32 lack;         /* enum user_end: why some step was, that led to code */
 	u32 frames;       /* recorded so far */
 	u8 has_registers; /* of this very frame */
 	u8 is_call;       /* ip is behind a call */
-	u8 padding[2];
+	u8 has_caller;    /* the last step led somewhere */
+	u8 padding;
 	u64 window_start; /* where in the stack the window lies */
 	u64 window_bytes; /* read so far */
 	u64 window[WINDOW_WORDS];
@@ -247,15 +255,16 @@ static __always_inline bool step_by_frame_pointer(struct walk *walk, u64 cfa)
 /* No rule: walk->end says why, and that is the end unless the frame pointer leads on, upwards. */
 static __always_inline bool step_without_rule(struct walk *walk)
 {
-	u32 lack = walk->end;
+	u32 reason = walk->end;
 
-	walk->lack = lack;
 	if (walk->fp < walk->sp)
 		return false;
-	if (step_by_frame_pointer(walk, walk->fp + 2 * sizeof(u64)))
+	if (step_by_frame_pointer(walk, walk->fp + 2 * sizeof(u64))) {
+		walk->guess = reason;
 		return true;
+	}
 	if (walk->end == END_UNREADABLE)
-		walk->end = lack;
+		walk->end = reason;
 	return false;
 }
 
@@ -305,13 +314,24 @@ static __always_inline u64 frame_pointer_address(const struct walk *walk, const 
 	return 0;
 }
 
+/* Code that has pushed nothing yet, where a call pushes nothing: innermost, or interrupted. */
+static __always_inline bool may_have_no_frame(const struct unwind_rule *rule)
+{
+#ifdef LR_REGISTER
+	return rule->return_address == RETURN_ADDRESS_IN_LINK_REGISTER;
+#else
+	(void)rule;
+	return false;
+#endif
+}
+
 static __always_inline bool step_to_caller(struct walk *walk, const struct unwind_rule *rule, u64 cfa)
 {
 	u64 fp_address = frame_pointer_address(walk, rule, cfa);
 	u64 fp = rule->frame_pointer == FRAME_POINTER_UNDEFINED ? 0 : walk->fp;
 	u64 ip;
 
-	if (cfa <= walk->sp)
+	if (cfa < walk->sp || (cfa == walk->sp && !may_have_no_frame(rule)))
 		return end_walk(walk, END_NO_PROGRESS);
 	if (fp_address && !load(walk, fp_address, &fp))
 		return end_walk(walk, END_UNREADABLE);
@@ -404,6 +424,70 @@ static __always_inline bool step(struct walk *walk, const struct unwind_rule *ru
 	if (rule->cfa == CFA_FP)
 		return step_to_caller(walk, rule, walk->fp + rule->cfa_offset);
 	return step_by_rare_rule(walk, rule);
+}
+
+/* What the steps of a walk share; all that changes is in memory that the verifier does not follow. */
+struct frames {
+	struct walk *walk;
+	u64 *words;
+};
+
+/*
+ * Callers are looked up at one byte before the address they return to; what a signal interrupted is shown one too far,
+ * so that this is right for it, too.
+ */
+static __always_inline void record_frame(const struct frames *frames, u32 index)
+{
+	struct walk *walk = frames->walk;
+
+	frames->words[index % (MAX_STACK_FRAMES + 1)] = walk->ip + (index && !walk->is_call);
+	walk->frames = index + 1;
+}
+
+static long walk_frame(u32 index, struct frames *frames)
+{
+	struct walk *walk = frames->walk;
+	u64 address = walk->ip - walk->is_call;
+	struct memo *memo = memo_of(walk, address);
+	bool has_rule = look_up(walk, memo, address);
+
+	if (!has_rule && index && walk->end == END_OUTSIDE_CODE) {
+		if (walk->guess)
+			walk->end = walk->guess; /* a try that failed */
+		return 1;
+	}
+	if (walk->guess)
+		walk->lack = walk->guess;
+	walk->guess = 0;
+	record_frame(frames, index);
+	walk->has_caller = has_rule ? step(walk, &memo->rule) : step_without_rule(walk);
+	return !walk->has_caller;
+}
+
+/* Walks from where the walk begins, and writes an address for each frame. */
+static __always_inline void walk_frames(struct walk *walk, u64 *words, u32 max_frames)
+{
+	struct frames frames = {.walk = walk, .words = words};
+
+	walk->mapping_start = 0;
+	walk->mapping_end = 0;
+	walk->window_bytes = 0;
+	walk->guess = 0;
+	walk->lack = 0;
+	walk->frames = 0;
+	bpf_loop(max_frames, walk_frame, &frames, 0);
+	if (walk->frames >= max_frames && walk->has_caller)
+		walk->end = END_TRUNCATED;
+}
+
+/* Tells one publication from others that are, or were, at the same place; 0: there is none. */
+static __always_inline u32 publication_of(u32 mappings)
+{
+	const u64 *segment = mappings ? unwind_segment(mappings) : 0;
+
+	if (!segment)
+		return 0;
+	return ((const struct unwind_mappings *)&segment[mappings / 2 % SEGMENT_PAIRS])->publication;
 }
 
 #endif

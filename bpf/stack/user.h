@@ -43,55 +43,11 @@ static __always_inline void walk_frame_pointers(void *context, struct sample *sa
 		sample->header.flags |= USER_TRUNCATED;
 }
 
-/* What the steps of a walk share; all that changes is in memory that the verifier does not follow. */
-struct frames {
-	struct walk *walk;
-	u64 *words;
-};
-
-/*
- * Callers are looked up at one byte before the address they return to; what a signal interrupted is shown one too far,
- * so that this is right for it, too.
- */
-static __always_inline void record_frame(const struct frames *frames, u32 index)
-{
-	struct walk *walk = frames->walk;
-
-	frames->words[index % (MAX_STACK_FRAMES + 1)] = walk->ip + (index && !walk->is_call);
-	walk->frames = index + 1;
-}
-
-static long walk_frame(u32 index, struct frames *frames)
-{
-	struct walk *walk = frames->walk;
-	u64 address = walk->ip - walk->is_call;
-	struct memo *memo = memo_of(walk, address);
-	bool has_rule = look_up(walk, memo, address);
-
-	if (!has_rule && index && walk->end == END_OUTSIDE_CODE) {
-		if (walk->lack)
-			walk->end = walk->lack; /* a try that failed */
-		return 1;
-	}
-	record_frame(frames, index);
-	return has_rule ? !step(walk, &memo->rule) : !step_without_rule(walk);
-}
-
 static __always_inline void walk_tables(struct walk *walk, struct sample *sample)
 {
-	struct frames frames = {.walk = walk, .words = user_words(sample)};
-
-	walk->mapping_start = 0;
-	walk->mapping_end = 0;
-	walk->window_bytes = 0;
-	walk->lack = 0;
-	walk->end = END_TRUNCATED;
-	walk->frames = 0;
-	bpf_loop(config.max_frames, walk_frame, &frames, 0);
-	if (walk->frames >= config.max_frames) {
-		walk->end = END_TRUNCATED;
+	walk_frames(walk, user_words(sample), config.max_frames);
+	if (walk->end == END_TRUNCATED)
 		sample->header.flags |= USER_TRUNCATED;
-	}
 	if (walk->lack)
 		sample->header.flags |= USER_FRAME_POINTERS;
 	sample->header.user_frames = walk->frames;

@@ -32,7 +32,7 @@ mod sigbus;
 mod sources;
 mod targets;
 mod tracefs;
-mod unwind;
+pub mod unwind;
 mod waker;
 
 pub use error::{Error, ErrorKind, Result};

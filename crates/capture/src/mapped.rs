@@ -1,7 +1,9 @@
 //! Memory of a BPF array that this process shares with the programs.
+//!
+//! Or memory like it, where no program reads: replay.rs.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr::NonNull;
 
 /// A part of an array, mapped for as long as this lives.
@@ -16,10 +18,19 @@ unsafe impl Send for Mapped {}
 impl Mapped {
     /// `bytes` of the array from `offset` on, which is the start of a page.
     pub fn new(map: &impl AsFd, offset: usize, bytes: usize) -> io::Result<Self> {
+        Self::map(bytes, libc::MAP_SHARED, map.as_fd().as_raw_fd(), offset)
+    }
+
+    /// Zeros that belong to no array.
+    pub fn anonymous(bytes: usize) -> io::Result<Self> {
+        Self::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    fn map(bytes: usize, flags: libc::c_int, fd: RawFd, offset: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let (fd, offset) = (map.as_fd().as_raw_fd(), offset as libc::off_t);
-        // SAFETY: a fresh shared mapping; the kernel chooses where, and refuses what is not in the array.
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, offset) };
+        let offset = offset as libc::off_t;
+        // SAFETY: a fresh mapping; the kernel chooses where, and refuses what is not in the array.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, offset) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

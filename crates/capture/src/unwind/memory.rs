@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
@@ -14,6 +15,7 @@ use crate::mapped::Mapped;
 use crate::programs::{bpf_error, map_options};
 
 const SEGMENT_WORDS: u32 = 1 << abi::UNWIND_SEGMENT_BITS;
+const SEGMENT_BYTES: usize = SEGMENT_WORDS as usize * size_of::<u32>();
 /// Pieces are multiples of a cache line.
 const UNIT_WORDS: u32 = 16;
 
@@ -32,21 +34,38 @@ impl Piece {
     }
 }
 
+/// Makes the segment of an index, where whoever reads the memory looks for it.
+type MakeSegment = Box<dyn Fn(u32) -> Result<Mapped> + Send>;
+
 /// All segments.
 pub struct Memory {
-    outer: MapHandle,
+    make_segment: MakeSegment,
     segments: Vec<Mapped>,
     free: FreeList,
 }
 
 impl Memory {
-    /// On the outer map; no segment yet.
+    /// On the programs' outer map; no segment yet.
     pub fn new(outer: MapHandle) -> Self {
+        Self::with_segments(Box::new(move |index| bpf_segment(&outer, index)))
+    }
+
+    /// Memory of this process alone.
+    pub fn anonymous() -> Self {
+        Self::with_segments(Box::new(|_| Mapped::anonymous(SEGMENT_BYTES).map_err(cannot_map)))
+    }
+
+    fn with_segments(make_segment: MakeSegment) -> Self {
         Self {
-            outer,
+            make_segment,
             segments: Vec::new(),
             free: FreeList::default(),
         }
+    }
+
+    /// Where the segments lie.
+    pub fn segments(&self) -> impl Iterator<Item = NonNull<u64>> {
+        self.segments.iter().map(Mapped::words)
     }
 
     /// A piece that holds these words, which are more than none and fit into a segment; None when there is no more room.
@@ -73,7 +92,7 @@ impl Memory {
 
     /// Memory of the kernel that it takes.
     pub fn bytes(&self) -> usize {
-        self.segments.len() * SEGMENT_WORDS as usize * size_of::<u32>()
+        self.segments.len() * SEGMENT_BYTES
     }
 
     fn allocate(&mut self, words: u32) -> Result<Option<Piece>> {
@@ -94,23 +113,30 @@ impl Memory {
     }
 
     fn add_segment(&mut self) -> Result<()> {
-        let bytes = SEGMENT_WORDS as usize * size_of::<u32>();
-        let options = map_options(libbpf_sys::BPF_F_MMAPABLE);
-        let segment = MapHandle::create(MapType::Array, Some("unwind_segment"), 4, bytes as u32, 1, &options)
-            .map_err(|error| bpf_error("no more memory for unwind tables", &error))?;
-        let memory = Mapped::new(&segment, 0, bytes)
-            .map_err(|error| Error::system("memory for unwind tables cannot be mapped", &error))?;
         let index = self.segments.len() as u32;
-        let fd = segment.as_fd().as_raw_fd() as u32;
-        self.outer
-            .update(&index.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| bpf_error("memory for unwind tables cannot be put in place", &error))?;
-        self.segments.push(memory);
+        self.segments.push((self.make_segment)(index)?);
         // The first unit of each segment stays unused: 0 refers to nothing, and no two segments become neighbours.
         self.free
             .give(index * SEGMENT_WORDS + UNIT_WORDS, SEGMENT_WORDS - UNIT_WORDS);
         Ok(())
     }
+}
+
+fn bpf_segment(outer: &MapHandle, index: u32) -> Result<Mapped> {
+    let options = map_options(libbpf_sys::BPF_F_MMAPABLE);
+    let value_bytes = SEGMENT_BYTES as u32;
+    let segment = MapHandle::create(MapType::Array, Some("unwind_segment"), 4, value_bytes, 1, &options)
+        .map_err(|error| bpf_error("no more memory for unwind tables", &error))?;
+    let memory = Mapped::new(&segment, 0, SEGMENT_BYTES).map_err(cannot_map)?;
+    let fd = segment.as_fd().as_raw_fd() as u32;
+    outer
+        .update(&index.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| bpf_error("memory for unwind tables cannot be put in place", &error))?;
+    Ok(memory)
+}
+
+fn cannot_map(error: std::io::Error) -> Error {
+    Error::system("memory for unwind tables cannot be mapped", &error)
 }
 
 /// Free ranges of words, apart from each other.

@@ -7,6 +7,7 @@ mod builder;
 mod cache;
 mod memory;
 mod process_table;
+pub mod replay;
 mod tables;
 mod users;
 mod wanted;

@@ -1,6 +1,7 @@
 //! The tables of files, as the walker reads them: put into the programs' memory, and taken out again.
 
 use std::collections::HashMap;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +21,9 @@ const _: () = assert!(size_of::<Rule>() == size_of::<abi::UnwindRule>());
 const PIECE_WORDS: usize = 1 << 15;
 /// Pages of a file that a piece can hold: 500 MB of code, with what lies between.
 const MAX_FILE_PAGES: usize = ((1 << abi::UNWIND_SEGMENT_BITS) - 64) / 2;
+
+const FILES_BYTES: usize = abi::UNWIND_FILES * size_of::<abi::UnwindFile>();
+const RULES_BYTES: usize = abi::UNWIND_RULES * size_of::<Rule>();
 
 /// A file's table in the programs' memory.
 pub struct Loaded {
@@ -48,13 +52,34 @@ pub struct Tables {
 impl Tables {
     /// On the programs' maps.
     pub fn new(memory: Arc<Mutex<Memory>>, files: &MapHandle, rules: &MapHandle) -> Result<Self> {
-        let cannot = |error: std::io::Error| Error::system("the unwind tables cannot be mapped", &error);
-        let file_bytes = abi::UNWIND_FILES * size_of::<abi::UnwindFile>();
-        Ok(Self {
+        let files = Mapped::new(files, 0, FILES_BYTES).map_err(cannot_map)?;
+        let rules = Mapped::new(rules, 0, RULES_BYTES).map_err(cannot_map)?;
+        Ok(Self::on(memory, files, rules))
+    }
+
+    /// In memory of this process alone.
+    pub fn anonymous(memory: Arc<Mutex<Memory>>) -> Result<Self> {
+        let files = Mapped::anonymous(FILES_BYTES).map_err(cannot_map)?;
+        let rules = Mapped::anonymous(RULES_BYTES).map_err(cannot_map)?;
+        Ok(Self::on(memory, files, rules))
+    }
+
+    fn on(memory: Arc<Mutex<Memory>>, files: Mapped, rules: Mapped) -> Self {
+        Self {
             memory,
-            files: Mapped::new(files, 0, file_bytes).map_err(cannot)?,
-            rules: Rules::new(rules)?,
-        })
+            files,
+            rules: Rules::new(rules),
+        }
+    }
+
+    /// Where the walker finds `struct unwind_file`.
+    pub fn files(&self) -> NonNull<u64> {
+        self.files.words()
+    }
+
+    /// Where it finds `struct unwind_rule`.
+    pub fn rules(&self) -> NonNull<u64> {
+        self.rules.memory.words()
     }
 
     /// Puts a file's table in place. `segments`: the file's; pages are counted in the file from here on.
@@ -148,9 +173,14 @@ impl Tables {
 
     /// Takes a table out of use. Its pieces may still be read, until a grace period has passed.
     pub fn unload(&mut self, file: u32, loaded: Loaded) -> Vec<Piece> {
+        self.forget(file);
+        loaded.pieces
+    }
+
+    /// A table is not there any more, nor is it known that there is none.
+    pub fn forget(&mut self, file: u32) {
         self.place(file).store(0, Ordering::Release);
         self.details(file).store(0, Ordering::Release);
-        loaded.pieces
     }
 
     fn publish(&mut self, file: u32, reference: u32, page_count: u32, first_page: u32) {
@@ -179,6 +209,10 @@ impl Tables {
 /// `has_none` of the second word of a `struct unwind_file`.
 const HAS_NONE: u64 = 1 << 32;
 const _: () = assert!(std::mem::offset_of!(abi::UnwindFile, has_none) == 12);
+
+fn cannot_map(error: std::io::Error) -> Error {
+    Error::system("the unwind tables cannot be mapped", &error)
+}
 
 /// Gives back pieces that no program can be reading.
 pub fn free(memory: &Mutex<Memory>, pieces: &[Piece]) {
@@ -231,16 +265,14 @@ struct Rules {
 impl Rules {
     const UNSUPPORTED: u32 = 1;
 
-    fn new(map: &MapHandle) -> Result<Self> {
-        let memory = Mapped::new(map, 0, abi::UNWIND_RULES * size_of::<Rule>())
-            .map_err(|error| Error::system("the unwind rules cannot be mapped", &error))?;
+    fn new(memory: Mapped) -> Self {
         let mut rules = Self {
             memory,
             known: HashMap::new(),
         };
         rules.index(&Rule::NONE);
         rules.index(&Rule::UNSUPPORTED);
-        Ok(rules)
+        rules
     }
 
     /// A rule that finds no room is as good as one that cannot be said.
