@@ -25,6 +25,7 @@ NAMES = (
     "names",
     "unwind",
     "stacks",
+    "unwind_accuracy",
     "start",
     "flood",
     "shares",
