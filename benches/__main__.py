@@ -26,6 +26,7 @@ NAMES = (
     "unwind",
     "stacks",
     "unwind_accuracy",
+    "unseen",
     "start",
     "flood",
     "shares",

@@ -4,8 +4,6 @@
 
 #define RECORD_FRAMES 128
 
-enum { BPF_MAP_TYPE_RINGBUF = 27 }; /* bpf/vmlinux.h has what the real programs use */
-
 struct record {
 	u64 boottime_ns;
 	u32 pid;

@@ -87,6 +87,17 @@ pub fn pids() -> Vec<u32> {
         .collect()
 }
 
+/// Those of them that are on a CPU, or wait for one.
+pub fn running(pids: &[u32]) -> Vec<u32> {
+    let is_running = |pid: &&u32| {
+        text(**pid, "stat").is_some_and(|stat| {
+            let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+            state.starts_with('R')
+        })
+    };
+    pids.iter().filter(is_running).copied().collect()
+}
+
 /// Whether there is such a process, running or not yet reaped.
 pub fn exists(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
@@ -177,6 +188,22 @@ mod tests {
         assert_eq!(cgroup_path("4:memory:/a\n0::/b\n"), "/b");
         assert_eq!(cgroup_path("4:memory:/a:c\n0::/\n"), "/a:c");
         assert_eq!(cgroup_path("0::/\n"), "/");
+    }
+
+    #[test]
+    fn a_busy_process_is_running_and_a_waiting_one_is_not() {
+        let sh = |script| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let (mut busy, mut waiting) = (sh("while :; do :; done"), sh("sleep 600"));
+        let pids = [u32::MAX, busy.id(), waiting.id()];
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while running(&pids) != [busy.id()] && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert_eq!(running(&pids), [busy.id()]);
+        for child in [&mut busy, &mut waiting] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     #[test]

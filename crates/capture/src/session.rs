@@ -226,6 +226,10 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
 /// Between two turns this much passes on average, so that a storm of new processes does not keep us busy; and after a
 /// process became another program no longer, so that what lives for 100 ms is looked at.
 const MIN_TURN: Duration = Duration::from_millis(80);
+/// The first sample may wait so long for the tables of the processes that are recorded; without them it is marked.
+const PREPARATION: Duration = Duration::from_secs(2);
+/// The same for those that are running when the system is recorded.
+const PREPARATION_OF_SYSTEM: Duration = Duration::from_millis(100);
 /// So many turns may follow each other in short order: a few new programs are served at once.
 const BURST_TURNS: f64 = 8.0;
 /// From the first sign of a change to the turn that looks at it: a new program maps its libraries within it.
@@ -286,23 +290,28 @@ impl Recording {
             .transpose()?;
         let mut intake = Intake::new(&options, triggers);
         let now_ns = cost::boottime_ns();
-        for pid in &options.pids {
+        let unscanned = if options.pids.is_empty() {
+            procfs::pids()
+        } else {
+            Vec::new()
+        };
+        // They will be in the first samples; the others have time.
+        for pid in options.pids.iter().chain(&procfs::running(&unscanned)) {
             intake.processes.scan(*pid, &mut intake.files, now_ns);
         }
         let mut unwinder = (options.unwind)
             .then(|| Unwinder::new(programs.unwind_maps()))
             .transpose()?;
         if let Some(unwinder) = &mut unwinder {
-            publish(unwinder, &mut intake, !options.pids.is_empty())?;
-            unwinder.wait_for_tables();
+            publish(unwinder, &mut intake, true)?;
+            unwinder.wait_for_tables(if options.pids.is_empty() {
+                PREPARATION_OF_SYSTEM
+            } else {
+                PREPARATION
+            });
         }
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
-        let unscanned = if options.pids.is_empty() {
-            procfs::pids().into()
-        } else {
-            VecDeque::new()
-        };
         Ok(Self {
             options,
             programs,
@@ -316,7 +325,7 @@ impl Recording {
             unwinder,
             pace: Pace::default(),
             pending: Vec::new(),
-            unscanned,
+            unscanned: unscanned.into(),
             failure: None,
             notes,
             kept_up: Instant::now(),

@@ -19,6 +19,8 @@ from stackhound.recording.invoker import Invoker, find_invoker
 from stackhound.recording.recorder import Recorder, import_meanwhile
 
 if TYPE_CHECKING:
+    from threading import Thread
+
     from stackhound.cli.output import Target
     from stackhound.profile import Profile
     from stackhound.recording.launch import Command
@@ -105,20 +107,18 @@ def _record(request: Request, signals: Signals, command: Command | None, invoker
         recorder.start()
         if command is not None:
             command.release()
+        imports = _import_what_follows(request.target)
         wait_for_end(recorder, signals, request.duration_s, command)
-        profile = _stop(recorder, request.target)
+        profile = recorder.stop()
+        imports.join()
     write_recording(profile, request.target, request.event, invoker)
     _tell(profile, request)
 
 
-def _stop(recorder: Recorder, target: Target) -> Profile:
-    """End it. While the core looks up names, a thread imports what comes next."""
+def _import_what_follows(target: Target) -> Thread:
+    """Before the first sample it would be too long (130 ms), after the last one somebody waits for the result."""
     modules = (f"stackhound.formats.{target.format.name}", "stackhound.cli.outcome", "stackhound.profile.top")
-    imports = import_meanwhile(*modules)
-    try:
-        return recorder.stop()
-    finally:
-        imports.join()
+    return import_meanwhile("stackhound.profile.profile", *modules)
 
 
 def _tell(profile: Profile, request: Request) -> None:

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memmap2::Mmap;
 use stackhound_core::elf::Elf;
@@ -80,14 +80,15 @@ impl Builder {
         send(&self.small, Job::Retire(pieces));
     }
 
-    /// Waits until all that was asked for is done, for at most this long.
-    pub fn wait(&self, timeout: Duration) {
+    /// Waits until all that was asked for is done, or until then.
+    pub fn wait(&self, deadline: Instant) {
         let (tell, told) = mpsc::channel();
         for lane in [&self.small, &self.large] {
             send(lane, Job::Tell(tell.clone()));
         }
         for _ in 0..2 {
-            let _ = told.recv_timeout(timeout); // too late is no failure: samples are marked until the tables are there
+            // Too late is no failure.
+            let _ = told.recv_timeout(deadline.saturating_duration_since(Instant::now()));
         }
     }
 

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::MapHandle;
 
@@ -104,10 +104,9 @@ impl Unwinder {
         }
     }
 
-    /// Waits until the tables are there that were asked for, but not for long: samples without them are marked.
-    pub fn wait_for_tables(&self) {
-        const PATIENCE: Duration = Duration::from_secs(2);
-        self.builder.wait(PATIENCE);
+    /// Waits until the tables are there that were asked for, for at most this long: samples without them are marked.
+    pub fn wait_for_tables(&self, patience: Duration) {
+        self.builder.wait(Instant::now() + patience);
     }
 
     fn request(&mut self, file: u32, files: &FileStore) {
