@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_busy_process_is_running_and_a_waiting_one_is_not() {
         let sh = |script| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let (mut busy, mut waiting) = (sh("while :; do :; done"), sh("sleep 600"));
+        let (mut busy, mut waiting) = (sh("while :; do :; done"), sh("exec sleep 600"));
         let pids = [u32::MAX, busy.id(), waiting.id()];
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while running(&pids) != [busy.id()] && std::time::Instant::now() < deadline {
