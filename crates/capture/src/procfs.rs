@@ -192,18 +192,27 @@ mod tests {
 
     #[test]
     fn a_busy_process_is_running_and_a_waiting_one_is_not() {
-        let sh = |script| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let sh = |script| {
+            let mut command = std::process::Command::new("sh");
+            command
+                .args(["-c", script])
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .unwrap()
+        };
         let (mut busy, mut waiting) = (sh("while :; do :; done"), sh("exec sleep 600"));
         let pids = [u32::MAX, busy.id(), waiting.id()];
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while running(&pids) != [busy.id()] && std::time::Instant::now() < deadline {
+        let mut found = running(&pids);
+        while found != [busy.id()] && std::time::Instant::now() < deadline {
             std::thread::yield_now();
+            found = running(&pids);
         }
-        assert_eq!(running(&pids), [busy.id()]);
         for child in [&mut busy, &mut waiting] {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+        assert_eq!(found, [busy.id()]);
     }
 
     #[test]
