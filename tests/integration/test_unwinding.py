@@ -155,6 +155,13 @@ def test_children_that_only_fork_have_their_parents_tables() -> None:
     assert count(where(children, is_complete)) > 0.9 * count(children), ends(children)
 
 
+def test_threads_that_outlive_the_first_one_are_unwound() -> None:
+    with Program(build("orphans.c", *NO_FRAME_POINTERS, "-pthread")) as program:
+        samples = samples_of(record_some(3000, program, frequency_hz=999))  # longer than the ended are remembered
+    last = [sample for sample in samples if "work_on" in sample.names][-500:]
+    assert count(where(last, is_complete)) == count(last), ends(last)
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -114,7 +114,9 @@ impl Processes {
     /// Takes note of what a process did.
     pub fn apply(&mut self, event: ProcessEvent, files: &mut FileStore, profile: &mut Profile) {
         let ProcessEvent { time_ns, pid, change } = event;
-        *self.changed.entry(pid).or_default() |= matches!(change, Change::Exec { .. });
+        if !matches!(change, Change::Exit { .. }) {
+            *self.changed.entry(pid).or_default() |= matches!(change, Change::Exec { .. });
+        }
         match change {
             Change::Fork { parent } => self.fork(pid, parent),
             Change::Exec { comm } => self.exec(pid, &comm, time_ns, profile),
@@ -196,22 +198,28 @@ impl Processes {
     }
 
     /// The processes whose mappings have changed since the last call, whether they became other programs, and what is
-    /// known of them.
+    /// known of them. Of those that have ended nothing more is told until they are forgotten: threads may be left.
     pub fn take_changed(&mut self) -> impl Iterator<Item = (u32, bool, Known<'_>)> {
         let by_pid = &self.by_pid;
-        self.changed.drain().map(|(pid, became_other)| {
-            let there = by_pid.get(&pid).filter(|it| !it.was_gone && it.ended_ns.is_none());
-            let known = there.map_or(Known::Gone, |instance| Known::Mappings(&instance.mappings));
-            (pid, became_other, known)
+        self.changed.drain().filter_map(|(pid, became_other)| {
+            let known = match by_pid.get(&pid) {
+                None => Known::Gone,
+                Some(instance) if instance.was_gone => Known::Gone,
+                Some(instance) if instance.ended_ns.is_some() => return None,
+                Some(instance) => Known::Mappings(&instance.mappings),
+            };
+            Some((pid, became_other, known))
         })
     }
 
     /// Forgets processes that ended a while ago.
     pub fn forget_ended(&mut self, now_ns: u64) {
-        self.by_pid.retain(|pid, instance| match instance.ended_ns {
-            Some(ended_ns) => ended_ns + FORGET_NS > now_ns || procfs::exists(*pid),
-            None => true,
-        });
+        let is_over = |pid: &u32, instance: &mut Instance| {
+            let is_old = |ended_ns| ended_ns + FORGET_NS <= now_ns;
+            instance.ended_ns.is_some_and(is_old) && !procfs::exists(*pid)
+        };
+        let forgotten = self.by_pid.extract_if(is_over).map(|(pid, _)| (pid, false));
+        self.changed.extend(forgotten);
     }
 
     /// The sample's thread, with rows for it and its process.
