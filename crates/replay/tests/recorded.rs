@@ -2,14 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use stackhound_replay::{Comparison, End, Oracle, Replay, Stack, Traced, Walker};
 
 /// Stops of a program, and single instructions at each.
 const STOPS: usize = 60;
 const STEPS: usize = 12;
-/// Stops until a rare kind of stack must have been seen.
-const MAX_STOPS: usize = 5000;
+/// A kind of stack that was not seen by then does not come. No test expects to take any part of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Numbers of stops, for as long as that.
+fn patiently() -> impl Iterator<Item = usize> {
+    let deadline = Instant::now() + PATIENCE;
+    (0..).take_while(move |_| Instant::now() < deadline)
+}
 
 fn compile(compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
@@ -72,7 +79,7 @@ fn watch(running: &Running, function: &str) -> Seen {
     let mut replay = Replay::new(|_| ()).unwrap();
     let (mut walker, mut oracle, mut seen) = (Walker::default(), Oracle::default(), Seen::default());
     let mut traced = Traced::new(pid, pid);
-    for stop in 0..MAX_STOPS {
+    for stop in patiently() {
         if stop >= STOPS && seen.of_kind_rooted > 0 {
             break;
         }
@@ -184,7 +191,7 @@ fn endless_recursion_is_cut_and_says_so() {
         let stack = walker.walk(&replay, &mut case);
         stack.end == End::Truncated && stack.addresses.len() == 127
     };
-    assert!((0..MAX_STOPS).any(is_cut));
+    assert!(patiently().any(is_cut));
 }
 
 /// The few instructions that resume after a destructor, on another stack frame than their function's, are one case in
@@ -225,5 +232,5 @@ fn one_wrong_rule_is_found_out() {
         let ours = walker.walk(&replay, &mut case);
         Comparison::new(&ours, &theirs, certain).difference.is_some()
     };
-    assert!((0..STOPS).any(differs));
+    assert!(patiently().any(differs));
 }
