@@ -20,6 +20,7 @@ mod mapped;
 mod mappings;
 mod metadata;
 mod options;
+mod pace;
 mod perf_event;
 pub mod probe;
 mod processes;

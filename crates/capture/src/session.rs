@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::intake::Intake;
 use crate::metadata::{Beginning, Ending};
 use crate::options::Options;
+use crate::pace::{MIN_TURN, Pace};
 use crate::perf_event::Trigger;
 use crate::processes::Known;
 use crate::procfs;
@@ -223,15 +224,10 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
     }
 }
 
-/// Between two turns this much passes on average, so that a storm of new processes does not keep us busy; and after a
-/// process became another program no longer, so that what lives for 100 ms is looked at.
-const MIN_TURN: Duration = Duration::from_millis(80);
 /// The first sample may wait so long for the tables of the processes that are recorded; without them it is marked.
 const PREPARATION: Duration = Duration::from_secs(2);
 /// The same for those that are running when the system is recorded.
 const PREPARATION_OF_SYSTEM: Duration = Duration::from_millis(100);
-/// So many turns may follow each other in short order: a few new programs are served at once.
-const BURST_TURNS: f64 = 8.0;
 /// From the first sign of a change to the turn that looks at it: a new program maps its libraries within it.
 const GATHERING: Duration = Duration::from_millis(5);
 /// Between two drains when no process changes. The rings hold a second of ordinary stacks, half a second of the longest
@@ -289,27 +285,10 @@ impl Recording {
             .then(|| Combining::new(programs.combining(), slots))
             .transpose()?;
         let mut intake = Intake::new(&options, triggers);
-        let now_ns = cost::boottime_ns();
-        let unscanned = if options.pids.is_empty() {
-            procfs::pids()
-        } else {
-            Vec::new()
-        };
-        // They will be in the first samples; the others have time.
-        for pid in options.pids.iter().chain(&procfs::running(&unscanned)) {
-            intake.processes.scan(*pid, &mut intake.files, now_ns);
-        }
-        let mut unwinder = (options.unwind)
-            .then(|| Unwinder::new(programs.unwind_maps()))
+        let unscanned = scan_first(&options, &mut intake);
+        let unwinder = (options.unwind)
+            .then(|| begin_unwinding(&options, &mut programs, &mut intake))
             .transpose()?;
-        if let Some(unwinder) = &mut unwinder {
-            publish(unwinder, &mut intake, true)?;
-            unwinder.wait_for_tables(if options.pids.is_empty() {
-                PREPARATION_OF_SYSTEM
-            } else {
-                PREPARATION
-            });
-        }
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
         Ok(Self {
@@ -562,33 +541,30 @@ impl Recording {
     }
 }
 
-/// How fast turns may follow each other.
-struct Pace {
-    turns: f64,
-    counted: Instant,
+/// Reads the processes that the first samples will be of, and says which are left: they have time.
+fn scan_first(options: &Options, intake: &mut Intake) -> Vec<u32> {
+    let now_ns = cost::boottime_ns();
+    let all = if options.pids.is_empty() {
+        procfs::pids()
+    } else {
+        Vec::new()
+    };
+    for pid in options.pids.iter().chain(&procfs::running(&all)) {
+        intake.processes.scan(*pid, &mut intake.files, now_ns);
+    }
+    all
 }
 
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            turns: BURST_TURNS,
-            counted: Instant::now(),
-        }
-    }
-}
-
-impl Pace {
-    /// Counts a turn, and says how long the last one should be ago.
-    fn pause(&mut self) -> Duration {
-        let earned = self.counted.elapsed().as_secs_f64() / MIN_TURN.as_secs_f64();
-        self.counted = Instant::now();
-        self.turns = (self.turns + earned).min(BURST_TURNS);
-        if self.turns < 1.0 {
-            return MIN_TURN;
-        }
-        self.turns -= 1.0;
-        Duration::ZERO
-    }
+/// The processes that were read have their tables, mostly, when this returns.
+fn begin_unwinding(options: &Options, programs: &mut Programs, intake: &mut Intake) -> Result<Unwinder> {
+    let mut unwinder = Unwinder::new(programs.unwind_maps())?;
+    publish(&mut unwinder, intake, true)?;
+    unwinder.wait_for_tables(if options.pids.is_empty() {
+        PREPARATION_OF_SYSTEM
+    } else {
+        PREPARATION
+    });
+    Ok(unwinder)
 }
 
 /// Tells the walker what changed in the mappings of processes. `with_tables`: has their tables made, too, before the

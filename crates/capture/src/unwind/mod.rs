@@ -1,7 +1,7 @@
 //! Unwinding by tables: what the walker in `bpf/stack/unwind.h` needs to know of each process and file.
 //!
 //! `process_table` says which process has which mappings, `tables` what a file's code is like, both in the memory of
-//! `memory`, which the programs read. `builder` is the thread that makes the tables when the walker misses them.
+//! `memory`, which the programs read. `builder` has the threads that make the tables when the walker misses them.
 
 mod builder;
 mod cache;
@@ -122,7 +122,9 @@ impl Unwinder {
         }
         self.publications = self.publications.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let words = mapping_words(mappings, self.publications);
-        let Some(piece) = tables::lock(&self.memory).store(&words)? else {
+        let stored = tables::lock(&self.memory).store(&words)?;
+        let Some(piece) = stored else {
+            self.clear(pid); // no room: better no mappings than old ones
             return Ok(());
         };
         if self.processes.set(pid, piece.reference) {
