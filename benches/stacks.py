@@ -1,4 +1,4 @@
-"""Whether stacks reach their root, and what a walk takes: programs as distributions build them.
+"""Whether stacks reach their root, whether frames have names, what a walk takes: programs as distributions build them.
 
     .venv/bin/python benches/stacks.py [--check]
 
@@ -6,9 +6,13 @@ C++ and Rust without frame pointers, Go, the distribution's Python, Node, and wh
 by stackhound (unwind tables; frame pointers alone) and by perf (frame pointers; copies of 8 KiB of each stack) in turn.
 A stack is complete when its outermost function is where a thread begins. Languages that are not installed are left out.
 
+Of the same samples: which frames have a name, in files that have a symbol table or a debug file on this machine, and in
+the others.
+
 Then the whole sample, 30 frames deep, in the program's own time: the walk is a part of it.
 
-Control: without its tables stackhound must lose roots, and so must perf without copies.
+Control: without its tables stackhound must lose roots, and so must perf without copies; frames of files without symbols
+must have fewer names.
 """
 
 from __future__ import annotations
@@ -21,9 +25,12 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from harness.bpf_statistics import bpf_statistics
 from harness.build import BENCHES, OUTPUT, STACKHOUND
@@ -32,6 +39,7 @@ from harness.load import end, start, workers
 from harness.report import Report
 from harness.samplers import Design, Stackhound
 from harness.windows import measure_rounds
+from stackhound import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +50,7 @@ TARGET_PERCENT = 99.0
 WALK_HZ = 9_999
 WALK_FRAMES = 27  # and main, the C library's two, _start
 TARGET_WALK_NS = 3_000
+TARGET_NAMED_PERCENT = 99.0
 
 TABLES, FRAME_POINTERS, PERF_FP, PERF_DWARF = "stackhound", "stackhound, fp", "perf, fp", "perf, dwarf"
 
@@ -50,20 +59,28 @@ ROOTS = re.compile(
     r"^(_start|_dl_start_user|__?clone3?|start_thread|thread_start|runtime\.(goexit|mstart|rt0_go|mcall|gcBgMarkWorker|"
     r"morestack|systemstack|sigreturn).*|_rt0_.*|ret_from_fork.*)$"
 )
+#: An address, the function there, its file: ``7f3a10002000 malloc (/usr/lib/libc.so.6)``.
+PERF_FRAME = re.compile(r"\s*[0-9a-f]+ (.*) \(([^()]*(?:\(deleted\))?)\)")
 KERNEL_ROOTS = re.compile(r"^(ret_from_fork_asm|ret_from_fork|kthread)$")
 
 
 @dataclass
 class Counts:
-    """Samples of user processes by program: all, and those that reach a root."""
+    """Samples of user processes by program: all, and those that reach a root. Frames by file: all, the named ones."""
 
-    all: Counter[str]
-    complete: Counter[str]
+    all: Counter[str] = field(default_factory=Counter)
+    complete: Counter[str] = field(default_factory=Counter)
+    frames: Counter[str] = field(default_factory=Counter)
+    named: Counter[str] = field(default_factory=Counter)
 
     def percent(self, program: str | None = None) -> float:
         whole = self.all.total() if program is None else self.all[program]
         found = self.complete.total() if program is None else self.complete[program]
         return 100 * found / max(1, whole)
+
+    def named_percent(self, *, with_symbols: bool) -> float:
+        files = [file for file in self.frames if has_symbols(file) == with_symbols]
+        return 100 * sum(self.named[file] for file in files) / max(1, sum(self.frames[file] for file in files))
 
 
 def main() -> None:
@@ -78,6 +95,7 @@ def main() -> None:
         commands = mix(int(8 * (seconds + SETTLING_S) + 60))
         counts = {sampler: sample(record, commands, seconds, Path(name)) for sampler, record in SAMPLERS.items()}
     show(report, counts, list(commands))
+    show_names(report, counts)
     judge(report, counts)
     measure_walk(report, pairs)
     report.finish()
@@ -125,27 +143,58 @@ def sample(
 
 
 def record_with_stackhound(seconds: float, directory: Path, *options: str) -> Counts:
-    output = directory / "a.folded"
-    run(STACKHOUND, "record", "-F", str(HZ), "-d", f"{seconds:g}", "-o", output, "--no-lines", *options)
-    counts = Counts(Counter(), Counter())
-    for line in output.read_text().splitlines():
+    profile, folded = directory / "a.hound", directory / "a.folded"
+    run(STACKHOUND, "record", "-F", str(HZ), "-d", f"{seconds:g}", "-o", profile, "--no-lines", *options)
+    run(STACKHOUND, "export", profile, "-o", folded)
+    counts = Counts()
+    for line in folded.read_text().splitlines():
         stack, _, samples = line.rpartition(" ")
         comm, *frames = stack.split(";")
         count(counts, comm, frames, int(samples))
+    count_names(counts, profile)
     return counts
+
+
+def count_names(counts: Counts, path: Path) -> None:
+    """Frames of files, each as often as it was sampled."""
+    profile = load(path)
+    parent, location = (profile.numbers("stacks", name) for name in ("parent", "location"))
+    weight = np.bincount(profile.numbers("samples", "stack"), profile.numbers("samples", "count"), len(parent))
+    for stack in range(len(parent) - 1, 0, -1):
+        weight[parent[stack]] += weight[stack]
+    reasons = profile.column("locations", "reason")
+    kinds, paths = profile.texts("objects", "kind"), profile.texts("objects", "path")
+    frames = np.bincount(location[1:], weight[1:], len(reasons)).astype(int).tolist()
+    for in_object, samples, reason in zip(profile.numbers("locations", "object"), frames, reasons, strict=True):
+        if kinds[in_object] == "elf":
+            counts.frames[paths[in_object]] += samples
+            counts.named[paths[in_object]] += samples if reason is None else 0
 
 
 def record_with_perf(seconds: float, directory: Path, mode: str) -> Counts:
     data = directory / "perf.data"
     run("perf", "record", "-a", "--call-graph", mode, "-F", str(HZ), "-o", data, "--", "sleep", str(seconds))
-    script = ("perf", "script", "-i", data, "--no-inline", "-F", "comm,ip,sym")
+    script = ("perf", "script", "-i", data, "--no-inline", "-F", "comm,ip,sym,dso")
     shown = subprocess.run(script, capture_output=True, text=True, check=True, errors="replace").stdout
-    counts = Counts(Counter(), Counter())
+    counts = Counts()
     for block in shown.split("\n\n"):
         comm, *lines = block.strip("\n").split("\n")
-        names = [([*line.split(maxsplit=1), ""])[1].partition("+")[0] for line in lines]
-        count(counts, comm.strip(), names[::-1], 1)
+        frames = [found.groups() for found in map(PERF_FRAME.fullmatch, lines) if found]
+        count(counts, comm.strip(), [name.partition("+")[0] for name, _ in frames[::-1]], 1)
+        for name, file in frames:
+            if file.startswith("/"):
+                counts.frames[file] += 1
+                counts.named[file] += name != "[unknown]"
     return counts
+
+
+@cache
+def has_symbols(path: str) -> bool:
+    """Whether a file has a symbol table, or a debug file on this machine."""
+    command = ("readelf", "-SnW", path)
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace").stdout
+    build_id = shown.partition("Build ID: ")[2].partition("\n")[0].strip()
+    return " .symtab " in shown or Path(f"/usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug").is_file()
 
 
 def count(counts: Counts, comm: str, frames: list[str], samples: int) -> None:
@@ -181,10 +230,24 @@ def show(report: Report, counts: dict[str, Counts], programs: list[str]) -> None
     report.table("stacks that reach their root", columns, rows, data)
 
 
+def show_names(report: Report, counts: dict[str, Counts]) -> None:
+    rows = []
+    for name, found in counts.items():
+        shares = [f"{found.named_percent(with_symbols=known):.2f}" for known in (True, False)]
+        rows.append((name, f"{found.frames.total():,}", *shares))
+    data = {name: {"frames": dict(found.frames), "named": dict(found.named)} for name, found in counts.items()}
+    columns = ("", "frames of files", "with symbols here: named, %", "without: named, %")
+    report.table("frames that have a name", columns, rows, data)
+
+
 def judge(report: Report, counts: dict[str, Counts]) -> None:
     percent = counts[TABLES].percent()
     met = percent >= TARGET_PERCENT
     report.target("stacks that reach their root", f"≥ {TARGET_PERCENT:.0f}%", f"{percent:.2f}%", met)
+    named, others = (counts[TABLES].named_percent(with_symbols=known) for known in (True, False))
+    wanted = f"≥ {TARGET_NAMED_PERCENT:.0f}%"
+    report.target("frames with a name, in files with symbols", wanted, f"{named:.2f}%", named >= TARGET_NAMED_PERCENT)
+    report.control("frames of other files have fewer names", f"{others:.2f}%", others < named)
     for name in (FRAME_POINTERS, PERF_FP):
         lost = counts[name].percent("callers-c++")
         report.control(f"{name} loses the roots of callers-c++", f"{lost:.1f}% reach it", lost < 50)

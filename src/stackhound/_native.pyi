@@ -6,6 +6,7 @@ __all__ = [
     "NativeError",
     "Session",
     "Tables",
+    "build_id",
     "call_tree",
     "encode_pprof",
     "intern_paths",
@@ -55,10 +56,15 @@ class Session:
         """samples, lost, entries, bpf_ns, bpf_runs, collector_cpu_ns, resident_bytes, elapsed_ns."""
     def take(self, lines: bool) -> Tables:
         """The rows that are new since the last take, symbolized, in all tables (for `stream`)."""
+    def stop(self, lines: bool) -> list[tuple[str, str]]:
+        """Stop and drain. Returns (build-id, path) of files whose debug files are not here, most important first."""
     def finish(self, lines: bool) -> tuple[Tables, str]:
-        """Stop, drain, symbolize. Returns the tables and the metadata as JSON text."""
+        """Stop and drain unless that is done, symbolize. Returns the tables and the metadata as JSON text."""
     def close(self) -> None:
         """Stop and throw away. Does nothing the second time."""
+
+def build_id(path: str) -> str:
+    """The build-id of an ELF file in hexadecimal digits; empty when it has none, or is no ELF file."""
 
 def list_events() -> list[tuple[str, str, str]]:
     """(name, kind, why it cannot be used here or ''), for each tracepoint of this machine."""

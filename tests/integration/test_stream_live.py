@@ -13,10 +13,11 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from support_recordings import command_line, wait_until_it_samples
-from support_workloads import FOR_EVER, HANG_S, Program, build, line_of
+from support_workloads import FOR_EVER, HANG_S, Program, build, line_of, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.ebpf
 
@@ -111,6 +112,19 @@ def test_inlined_functions_stand_below_their_address_in_the_default_style() -> N
         mix, stir = half[at + 1], half[at + 2]
         assert re.fullmatch(rf" {{18}}mix @ \S+busy\.c:{line_of('busy.c', 'mix')}(:\d+)? \[inlined\]", mix), mix
         assert re.fullmatch(r" {18}stir @ \S+busy\.c:\d+(:\d+)? \[inlined\]", stir), stir
+
+
+def test_names_of_a_stream_come_from_a_debug_directory_too(tmp_path: Path) -> None:
+    program, debug = tmp_path / "busy", tmp_path / "debug" / tmp_path.relative_to("/") / "busy.debug"
+    debug.parent.mkdir(parents=True)
+    whole = build("busy.c")
+    subprocess.run((require("objcopy"), "--only-keep-debug", whole, debug), check=True)
+    subprocess.run(("objcopy", "--strip-all", f"--add-gnu-debuglink={debug}", whole, program), check=True)
+    with Program(program, FOR_EVER) as running:
+        running.go()
+        with streaming("-p", str(running.pid), "-f", "199", "-E", "--debug-dir", str(tmp_path / "debug")) as lines:
+            found = [next(lines) for _ in range(20)]
+    assert sum(";churn;" in line for line in found) >= 15, found
 
 
 def test_each_sample_of_an_indexed_stream_is_as_documented() -> None:

@@ -127,6 +127,53 @@ def test_debug_information_in_a_package_beside_the_program_is_read(tmp_path: Pat
         assert_named_with_lines(recorded(program))
 
 
+# Procedure linkage tables
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("-Wl,-z,lazy",), ("-Wl,-z,now",), ("-Wl,-z,ibtplt", "-fcf-protection=full")],
+    ids=["lazy", "now", "landing pads"],
+)
+def test_an_entry_of_a_linkage_table_is_named_after_what_it_jumps_to(flags: tuple[str, ...]) -> None:
+    if "-Wl,-z,ibtplt" in flags and os.uname().machine != "x86_64":
+        pytest.skip("needs x86-64, whose landing pads these are")
+    with Program(build("linkage.c", "-fno-builtin", *flags), FOR_EVER) as program:
+        samples = samples_of(record_some(2000, program, frequency_hz=4999))
+    inside = where(samples, lambda sample: sample.leaf == "labs@plt")
+    assert all("churn" in sample.names for sample in inside)
+    assert not where_named(samples, "_init"), "the symbol before the table is not its name"
+
+
+def where_named(samples: list[Sample], name: str) -> list[Sample]:
+    return [sample for sample in samples if name in sample.names]
+
+
+# Go
+
+
+@pytest.mark.parametrize("mode", ["exe", "pie"])
+def test_a_stripped_go_program_has_names_lines_and_inlined_functions(tmp_path: Path, mode: str) -> None:
+    program = tmp_path / "inlined"
+    flags = ("-ldflags=-s -w", f"-buildmode={mode}")
+    tool("go", "build", *flags, "-o", program, SOURCES / "inlined.go")
+    tool("strip", program)
+    assert b".symtab" not in tool("readelf", "-SW", program)
+    with Program(program) as running:
+        samples = recorded(running)
+    own = [frame for sample in samples for frame in sample.frames if frame.path == str(program)]
+    assert all(frame.reason is None for frame in own), misses(samples)
+    assert count(samples, "main.churn") >= 0.9 * count(samples)
+    inside = where(samples, lambda sample: sample.leaf == "main.stir")
+    shown = {(frame.name, frame.line, frame.inlined) for sample in inside for frame in sample.frames[-3:]}
+    assert shown == {
+        ("main.churn", line_of("inlined.go", "churn"), False),
+        ("main.mix", line_of("inlined.go", "mix"), True),
+        ("main.stir", line_of("inlined.go", "stir"), True),
+    }
+    assert {Path(frame.file).name for frame in own if frame.name.startswith("main.")} == {"inlined.go"}
+
+
 # Mangled names
 
 

@@ -53,6 +53,7 @@ class Session:
     state = "timeout"
     start_error = None
     finish_error = None
+    missing = ()
     made = None
 
     def __init__(self, options):
@@ -71,6 +72,9 @@ class Session:
     def status(self):
         names = ("samples", "lost", "entries", "bpf_ns", "bpf_runs", "collector_cpu_ns", "resident_bytes", "elapsed_ns")
         return dict.fromkeys(names, 1)
+
+    def stop(self, _lines):
+        return list(self.missing)
 
     def finish(self, lines):
         if self.finish_error:
@@ -192,6 +196,8 @@ def test_stdout_has_nothing_of_commands_output_either(capfdbinary):
         (["--user-only", "--kernel-only"], 2, "exclude each other"),
         (["--cgroup", "none/such"], 2, "cgroup"),
         (["--debug-dir", "none/such"], 2, "debug directory"),
+        (["--debuginfod-size", "big"], 2, "'big' is not a size"),
+        (["--debuginfod-time", "soon"], 2, "'soon' is not a duration"),
         (["--ring-size", "5000"], 2, "power of two"),
         (["--ring-size", "big"], 2, "'big' is not a size"),
         (["--format", "gif"], 2, "no format is called 'gif'"),
@@ -262,6 +268,7 @@ def test_options_of_the_event_reach_the_core(arguments, expected, session):
         (["--sw-event"], {"software_only": True}),
         (["--ring-size", "4M"], {"ring_bytes": 4 << 20}),
         (["--debug-dir", "/usr"], {"debug_dirs": ["/usr"]}),
+        ([], {"debuginfod_cache": ""}),
         (["-vvv"], {"log_level": 3}),
         (["-vvvvvv"], {"log_level": 4}),
     ],
@@ -269,6 +276,31 @@ def test_options_of_the_event_reach_the_core(arguments, expected, session):
 def test_options_reach_the_core(arguments, expected, session):
     assert main(["record", "-d", "10ms", *arguments]) == 0
     assert {name: session.made.options[name] for name in expected} == expected
+
+
+def test_debuginfod_without_a_server_is_told_before_anything_is_recorded(session, capsys, monkeypatch):
+    monkeypatch.setenv("DEBUGINFOD_URLS", "")
+    assert main(["record", "-d", "10ms", "--debuginfod"]) == 2
+    assert "no debuginfod server is known: set DEBUGINFOD_URLS" in capsys.readouterr().err
+    assert session.made is None
+
+
+def test_what_became_of_debug_files_is_one_line_and_stays_in_the_profile(session, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1")
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    session.missing = (("ab" * 20, "/usr/bin/app"), ("cd" * 20, "/usr/lib/libx.so"))
+    assert main(["record", "-d", "10ms", "--debuginfod"]) == 0
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("note: "))
+    assert re.fullmatch(r"note: debuginfod: 0 of 2 debug files in \d+\.\d s; 2 not given", line)
+    assert load("stackhound.hound").metadata["notes"] == [line.removeprefix("note: ")]
+    assert session.made.options["debuginfod_cache"] == str(tmp_path / "cache")
+
+
+def test_nothing_is_said_of_debug_files_when_all_are_here(capsys, monkeypatch):
+    monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1")
+    assert main(["record", "-d", "10ms", "--debuginfod"]) == 0
+    assert "note:" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("option", "lines"), [("--lines", True), ("--no-lines", False)])

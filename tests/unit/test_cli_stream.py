@@ -137,3 +137,14 @@ def test_bad_input_is_one_line(arguments, status, told, session, capsys):
     assert shown.err.count("\n") == 1
     assert shown.out == ""
     assert session.made is None
+
+
+def test_debug_directories_reach_the_core(session):
+    assert main(["stream", "--debug-dir", "/usr", "--debug-dir", "/etc"]) == 0
+    assert session.made.options["debug_dirs"] == ["/usr", "/etc"]
+
+
+def test_a_debug_directory_that_is_not_there_is_told_before_anything_is_recorded(session, capsys):
+    assert main(["stream", "--debug-dir", "/none/such"]) == 2
+    assert "debug directory" in capsys.readouterr().err
+    assert session.made is None

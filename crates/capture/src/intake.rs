@@ -1,10 +1,9 @@
 //! Where samples and what processes did become rows of a profile.
 
-use std::path::PathBuf;
-
 use stackhound_core::address::KernelAddr;
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{EventRow, SampleRow, StackId};
+use stackhound_core::symbolize::{DebugDirs, MissingDebugFile};
 
 use crate::abi;
 use crate::error::{Error, Result};
@@ -41,10 +40,7 @@ impl Intake {
     /// Nothing yet.
     pub fn new(options: &Options, triggers: Vec<Trigger>) -> Self {
         let mut profile = Profile::default();
-        if !options.debug_dirs.is_empty() {
-            let usual = ["/usr/lib/debug", "/lib/debug"].map(PathBuf::from);
-            profile.set_debug_dirs(options.debug_dirs.iter().cloned().chain(usual).collect());
-        }
+        profile.set_debug_dirs(DebugDirs::new(&options.debug_dirs, options.debuginfod_cache.clone()));
         for trigger in &triggers {
             let (mode, rate) = match trigger.event.sampling {
                 Sampling::Frequency(hz) => ("frequency", hz),
@@ -124,24 +120,25 @@ impl Intake {
 
     /// Names all locations that have no names yet.
     pub fn symbolize(&mut self, lines: bool) -> Result<()> {
-        let Self {
-            profile,
-            processes,
-            files,
-            kernel,
-            ..
-        } = self;
+        self.with_sources(|profile, sources| profile.symbolize(sources, lines))
+    }
+
+    /// Files whose debug files are not on this machine, those with the most to name first.
+    pub fn missing_debug_files(&mut self, lines: bool) -> Result<Vec<MissingDebugFile>> {
+        self.with_sources(|profile, sources| profile.missing_debug_files(sources, lines))
+    }
+
+    /// Lets somebody read files that others may cut short meanwhile.
+    fn with_sources<T>(&mut self, read: impl FnOnce(&mut Profile, &mut SymbolSources) -> T) -> Result<T> {
         let guard = Guard::new().map_err(|error| Error::system("SIGBUS cannot be caught", &error))?;
-        profile.symbolize(
-            &mut SymbolSources {
-                files,
-                processes,
-                kernel,
-            },
-            lines,
-        );
+        let mut sources = SymbolSources {
+            files: &mut self.files,
+            processes: &mut self.processes,
+            kernel: &mut self.kernel,
+        };
+        let result = read(&mut self.profile, &mut sources);
         self.changed_files |= guard.zeroed_pages() > 0;
-        Ok(())
+        Ok(result)
     }
 }
 

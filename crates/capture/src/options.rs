@@ -68,6 +68,8 @@ pub struct Options {
     pub drain_interval: Option<Duration>,
     /// Where separate debug files are looked for, besides the usual places.
     pub debug_dirs: Vec<PathBuf>,
+    /// Where debug files from debuginfod servers are kept; None: they are not looked for.
+    pub debuginfod_cache: Option<PathBuf>,
     /// 0 error … 4 trace; to stderr.
     pub log_level: u8,
 }

@@ -86,6 +86,7 @@ fn options() -> Options {
         raw_addresses: false,
         drain_interval: None,
         debug_dirs: Vec::new(),
+        debuginfod_cache: None,
         log_level: 0,
     }
 }

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
+use stackhound_core::symbolize::MissingDebugFile;
 
 use crate::abi;
 use crate::combining::Combining;
@@ -74,6 +75,7 @@ pub enum WaitOutcome {
 enum Request {
     AddTarget(u32, Sender<Result<()>>),
     Take(bool, Sender<Result<Tables>>),
+    Stop(bool, Sender<Result<Vec<MissingDebugFile>>>),
     Finish(bool, Sender<Result<Finished>>),
 }
 
@@ -149,7 +151,12 @@ impl Session {
         self.ask(|reply| Request::Take(lines, reply))?
     }
 
-    /// Stops, drains, symbolizes.
+    /// Stops and drains. Returns the files whose debug files are not on this machine.
+    pub fn stop(&self, lines: bool) -> Result<Vec<MissingDebugFile>> {
+        self.ask(|reply| Request::Stop(lines, reply))?
+    }
+
+    /// Stops, if it has not been stopped, and symbolizes.
     pub fn finish(mut self, lines: bool) -> Result<Finished> {
         let finished = self.ask(|reply| Request::Finish(lines, reply))?;
         self.end();
@@ -207,12 +214,15 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
     }
     recording.beginning.calibrate();
     loop {
-        match inbox.try_recv() {
+        match next_request(inbox, recording.stopped.is_some()) {
             Ok(Request::AddTarget(pid, reply)) => {
                 let _ = reply.send(recording.add_target(pid));
             }
             Ok(Request::Take(lines, reply)) => {
                 let _ = reply.send(recording.take(lines));
+            }
+            Ok(Request::Stop(lines, reply)) => {
+                let _ = reply.send(recording.stop_and_look(lines));
             }
             Ok(Request::Finish(lines, reply)) => {
                 let _ = reply.send(recording.finish(lines));
@@ -221,6 +231,15 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
             Err(mpsc::TryRecvError::Disconnected) => return,
             Err(mpsc::TryRecvError::Empty) => recording.turn(board),
         }
+    }
+}
+
+/// A recording that was stopped has nothing to do but wait.
+fn next_request(inbox: &Receiver<Request>, waits: bool) -> std::result::Result<Request, mpsc::TryRecvError> {
+    if waits {
+        inbox.recv().map_err(|_| mpsc::TryRecvError::Disconnected)
+    } else {
+        inbox.try_recv()
     }
 }
 
@@ -260,6 +279,17 @@ struct Recording {
     notes: Vec<String>,
     kept_up: Instant,
     reported: Option<Instant>,
+    /// Once sampling has ended.
+    stopped: Option<Stopped>,
+}
+
+/// What is known at the end of sampling.
+struct Stopped {
+    counters: abi::Counters,
+    status: Status,
+    end_boottime_ns: u64,
+    idle_ns: u64,
+    unwind_bytes: usize,
 }
 
 impl Recording {
@@ -309,6 +339,7 @@ impl Recording {
             notes,
             kept_up: Instant::now(),
             reported: None,
+            stopped: None,
         })
     }
 
@@ -459,12 +490,15 @@ impl Recording {
         Ok(self.intake.profile.take_new())
     }
 
-    fn finish(&mut self, lines: bool) -> Result<Finished> {
-        let Status {
-            collector_cpu_ns,
-            resident_bytes,
-            ..
-        } = self.status();
+    fn stop_and_look(&mut self, lines: bool) -> Result<Vec<MissingDebugFile>> {
+        if self.stopped.is_none() {
+            self.stopped = Some(self.stop()?);
+        }
+        self.intake.missing_debug_files(lines)
+    }
+
+    fn stop(&mut self) -> Result<Stopped> {
+        let status = self.status();
         let counters = self.programs.counters();
         let idle_ns = self.beginning.idle_ns();
         let unseen = self.programs.unseen_entries(&counters, idle_ns);
@@ -480,20 +514,30 @@ impl Recording {
         self.drain(); // what waited in `pending`, so that the last exits are noted
         let counters = self.programs.counters();
         self.note_losses(&counters, unseen);
-        self.intake.symbolize(lines)?;
-        let ending = Ending {
-            counters: &counters,
-            triggers: self
-                .intake
-                .triggers
-                .iter()
-                .map(|trigger| trigger.name.clone())
-                .collect(),
+        Ok(Stopped {
+            counters,
+            status,
             end_boottime_ns,
             idle_ns,
-            collector_cpu_ns,
-            resident_bytes,
             unwind_bytes,
+        })
+    }
+
+    fn finish(&mut self, lines: bool) -> Result<Finished> {
+        let stopped = match self.stopped.take() {
+            Some(stopped) => stopped,
+            None => self.stop()?,
+        };
+        self.intake.symbolize(lines)?;
+        let triggers = self.intake.triggers.iter().map(|trigger| trigger.name.clone());
+        let ending = Ending {
+            counters: &stopped.counters,
+            triggers: triggers.collect(),
+            end_boottime_ns: stopped.end_boottime_ns,
+            idle_ns: stopped.idle_ns,
+            collector_cpu_ns: stopped.status.collector_cpu_ns,
+            resident_bytes: stopped.status.resident_bytes,
+            unwind_bytes: stopped.unwind_bytes,
             notes: self.notes(),
         };
         let metadata = self.beginning.finish(&self.options, &ending).to_string();

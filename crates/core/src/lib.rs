@@ -7,13 +7,17 @@ pub mod address;
 pub mod calltree;
 pub mod columns;
 pub mod elf;
+#[cfg(test)]
+mod elf_writer;
 mod error;
 pub mod guard;
 pub mod hashes;
+mod image;
 mod intern;
 pub mod maps;
 pub mod parquet;
 pub mod paths;
+mod pclntab;
 pub mod perfmap;
 pub mod pprof;
 pub mod profile;

@@ -76,6 +76,11 @@ impl Session {
         self.running(py, |session| session.take(lines)).map(Tables::new)
     }
 
+    fn stop(&self, py: Python<'_>, lines: bool) -> PyResult<Vec<(String, String)>> {
+        let missing = self.running(py, |session| session.stop(lines))?;
+        Ok(missing.into_iter().map(|file| (file.build_id, file.path)).collect())
+    }
+
     fn finish(&self, py: Python<'_>, lines: bool) -> PyResult<(Tables, String)> {
         let finished = py.detach(|| match std::mem::replace(&mut *self.lock(), Stage::Over) {
             Stage::Running(session) => session.finish(lines).map(Some),
@@ -139,6 +144,13 @@ pub fn probe(py: Python<'_>) -> Vec<(&'static str, &'static str, String)> {
         .collect()
 }
 
+/// The build-id of an ELF file, in hexadecimal digits; empty when it has none, or is no ELF file.
+#[pyfunction]
+pub fn build_id(py: Python<'_>, path: PathBuf) -> String {
+    py.detach(|| stackhound_core::symbolize::build_id(&path))
+        .unwrap_or_default()
+}
+
 /// Why an event cannot be counted here; empty when it can.
 #[pyfunction]
 #[pyo3(signature = (r#type, config))]
@@ -175,6 +187,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
             .into_iter()
             .map(PathBuf::from)
             .collect(),
+        debuginfod_cache: text("debuginfod_cache")?.map(PathBuf::from),
         log_level: required(options, "log_level")?,
     })
 }

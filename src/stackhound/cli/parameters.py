@@ -119,6 +119,14 @@ output_option = click.option(
 #: For what shows one event.
 event_option = click.option("--event", metavar="NAME", help="Which event to show, when there are several.")
 
+debug_dirs_option = click.option(
+    "--debug-dir",
+    "debug_dirs",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Look for separate debug files here, too; repeatable.",
+)
+
 software_option = flag(
     "--sw-event", "software_only", help="Use the software clock even where there is a cycle counter."
 )

@@ -109,6 +109,8 @@ def _record(request: Request, signals: Signals, command: Command | None, invoker
             command.release()
         imports = _import_what_follows(request.target)
         wait_for_end(recorder, signals, request.duration_s, command)
+        if request.options.debuginfod:
+            click.echo("fetching debug files; Ctrl-C goes on without the rest", err=True)
         profile = recorder.stop()
         imports.join()
     write_recording(profile, request.target, request.event, invoker)

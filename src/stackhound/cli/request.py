@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -10,6 +9,7 @@ import click
 from stackhound.cli.output import Target, choose_target
 from stackhound.cli.parameters import (
     Decorated,
+    debug_dirs_option,
     event_option,
     flag,
     frequency_option,
@@ -22,7 +22,7 @@ from stackhound.cli.parameters import (
     split_names,
 )
 from stackhound.errors import UsageError
-from stackhound.recording.options import DEFAULT_HZ, RecordOptions
+from stackhound.recording.options import DEBUGINFOD_BYTES, DEBUGINFOD_TIME_S, DEFAULT_HZ, RecordOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,12 +67,23 @@ _WHICH: Final = (
 _HOW: Final = (
     flag("--aggregate", help="Count equal stacks in the kernel: for high rates, for hours."),
     flag("--lines/--no-lines", default=True, help="Find lines and inlined functions.  [default: yes]"),
+    debug_dirs_option,
+    flag("--debuginfod", help="Fetch debug files that are not here from the servers of DEBUGINFOD_URLS, at the end."),
     click.option(
-        "--debug-dir",
-        "debug_dirs",
-        type=click.Path(path_type=Path),
-        multiple=True,
-        help="Look for separate debug files here, too; repeatable.",
+        "--debuginfod-time",
+        "debuginfod_time_s",
+        type=parse_duration,
+        default=f"{DEBUGINFOD_TIME_S:g}s",
+        metavar="TIME",
+        help="How long that may take.  [default: 30s]",
+    ),
+    click.option(
+        "--debuginfod-size",
+        "debuginfod_bytes",
+        type=parse_size,
+        default=str(DEBUGINFOD_BYTES),
+        metavar="SIZE",
+        help="How much may be fetched.  [default: 1G]",
     ),
     click.option(
         "--ring-size",
@@ -109,6 +120,9 @@ _RECORD_OPTIONS: Final = (
     "lines",
     "ring_bytes",
     "debug_dirs",
+    "debuginfod",
+    "debuginfod_time_s",
+    "debuginfod_bytes",
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from stackhound.cli.examples import ExampleCommand
-from stackhound.cli.parameters import frequency_option, pids_option, software_option
+from stackhound.cli.parameters import debug_dirs_option, frequency_option, pids_option, software_option
 from stackhound.cli.signals import Signals, held_signals
 from stackhound.cli.verbosity import INFO, WARN, verbose_option, verbosity_of
 from stackhound.cli.watch import describe_status
@@ -18,6 +18,8 @@ from stackhound.recording.options import RecordOptions
 from stackhound.recording.recorder import Recorder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stackhound.formats.stream import StreamWriter, Style
 
 DEFAULT_HZ: Final = 50
@@ -37,6 +39,7 @@ EXAMPLES: Final = (
 @software_option
 @click.option("-E", "--fold-extend", "folded", is_flag=True, help="A folded line a sample: comm;root;…;leaf 1.")
 @click.option("--style", type=click.Choice(["default", "index"]), default="default", help="Of the frames.")
+@debug_dirs_option
 @click.pass_context
 @verbose_option
 def command(
@@ -47,6 +50,7 @@ def command(
     software_only: bool,
     folded: bool,
     style: Style,
+    debug_dirs: tuple[Path, ...],
 ) -> None:
     """Print each sample as it happens: kernel and user stack, with names, lines and inlined functions.
 
@@ -56,6 +60,7 @@ def command(
         pids=pids,
         frequency_hz=DEFAULT_HZ if frequency_hz is None else frequency_hz,
         software_only=software_only,
+        debug_dirs=debug_dirs,
         raw_addresses=True,
         drain_interval_ms=round(TAKE_INTERVAL_S * 1000),
         log_level=verbosity_of(context).level,

@@ -20,7 +20,7 @@ from stackhound.profile.tables import TableSet
 from stackhound.profile.tree import CallTree, Root, build_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from stackhound import _native
@@ -65,9 +65,11 @@ class Profile(TableSet):
         self._attachments = MappingProxyType(dict(attachments or {}))
 
     @classmethod
-    def from_native(cls, tables: _native.Tables, metadata: str) -> Profile:
-        """The profile of a finished `_native.Session`."""
-        return cls({name: Table.from_arrow(tables.take(name)) for name in tables.names()}, json.loads(metadata))
+    def from_native(cls, tables: _native.Tables, metadata: str, notes: Sequence[str] = ()) -> Profile:
+        """The profile of a finished `_native.Session`, with notes that it does not know of."""
+        known = json.loads(metadata)
+        known["notes"] = [*known.get("notes", ()), *notes]
+        return cls({name: Table.from_arrow(tables.take(name)) for name in tables.names()}, known)
 
     @property
     def metadata(self) -> Metadata:

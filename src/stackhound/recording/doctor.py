@@ -268,7 +268,8 @@ def check_debug_files(machine: Machine) -> Iterator[Finding]:
         yield Finding("debug files", "ok", DEBUG_DIRECTORY)
     else:
         detail = f"none below {DEBUG_DIRECTORY}: stripped programs show no lines"
-        yield Finding("debug files", "degraded", detail, "sudo apt install libc6-dbg, or your distribution's like")
+        remedy = "sudo apt install libc6-dbg, or your distribution's like; or 'stackhound record --debuginfod'"
+        yield Finding("debug files", "degraded", detail, remedy)
 
 
 def check_directories(machine: Machine) -> Iterator[Finding]:

@@ -15,6 +15,9 @@ MAX_PERIOD: Final = 2**63 - 1  # perf_event_open refuses a period with its highe
 MIN_RING_BYTES: Final = 4096  # one page
 MAX_RING_BYTES: Final = 2**30  # holds minutes of 9,999 Hz
 
+DEBUGINFOD_TIME_S: Final = 30.0
+DEBUGINFOD_BYTES: Final = 2**30
+
 MAX_SAMPLE_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 
 
@@ -42,6 +45,9 @@ class RecordOptions:
         raw_addresses: keep the addresses behind each sample (``stream``).
         drain_interval_ms: how often the collector looks into the buffer; 0 lets the core choose.
         debug_dirs: where separate debug files are, besides /usr/lib/debug.
+        debuginfod: at the end, ask the servers of DEBUGINFOD_URLS for debug files that this machine lacks.
+        debuginfod_time_s: how long that may take.
+        debuginfod_bytes: how much may be fetched.
         log_level: 3 (debug) lets libbpf speak on stderr, 4 (trace) say all that it has.
 
     Raises:
@@ -67,6 +73,9 @@ class RecordOptions:
     raw_addresses: bool = False
     drain_interval_ms: int = 0
     debug_dirs: tuple[Path, ...] = ()
+    debuginfod: bool = False
+    debuginfod_time_s: float = DEBUGINFOD_TIME_S
+    debuginfod_bytes: int = DEBUGINFOD_BYTES
     log_level: int = 0
 
     def __post_init__(self) -> None:
@@ -98,6 +107,7 @@ class RecordOptions:
             "raw_addresses": self.raw_addresses,
             "drain_interval_ms": self.drain_interval_ms,
             "debug_dirs": [str(directory) for directory in self.debug_dirs],
+            "debuginfod_cache": self._debuginfod_cache(),
             "log_level": self.log_level,
         }
 
@@ -113,6 +123,11 @@ class RecordOptions:
         for directory in self.debug_dirs:
             if not directory.is_dir():
                 raise UsageError(f"the debug directory {str(directory)!r} is not there", "name an existing directory")
+        if self.debuginfod:
+            from stackhound.recording.debuginfod import Limits, find_servers
+
+            find_servers()
+            Limits.of_environment(self.debuginfod_time_s, self.debuginfod_bytes)
         if self.period is None:
             _check_sample_rate(self.frequency_hz or DEFAULT_HZ)
 
@@ -139,6 +154,13 @@ class RecordOptions:
         from stackhound.recording.cgroups import find_cgroup
 
         return str(find_cgroup(self.cgroup))
+
+    def _debuginfod_cache(self) -> str:
+        if not self.debuginfod:
+            return ""
+        from stackhound.recording.debuginfod import find_cache
+
+        return str(find_cache())
 
     def _check_targets(self) -> None:
         for pid in self.pids:

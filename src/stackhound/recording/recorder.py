@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stackhound import _native
 from stackhound.errors import RecordingError
 from stackhound.profile.native_errors import native_errors
-from stackhound.recording.options import RecordOptions
+from stackhound.recording.options import DEBUGINFOD_BYTES, DEBUGINFOD_TIME_S, RecordOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,13 +109,26 @@ class Recorder:
         if self._profile is None:
             # numpy and Arrow take 130 ms to import, which is too long before the first sample. Now the core is busy.
             imports = import_meanwhile("stackhound.profile.profile")
+            notes = self._fetch_debug_files() if self.options.debuginfod else []
             with native_errors():
                 tables, metadata = self._session.finish(self.options.lines)
             imports.join()
             from stackhound.profile import Profile
 
-            self._profile = Profile.from_native(tables, metadata)
+            self._profile = Profile.from_native(tables, metadata, notes)
         return self._profile
+
+    def _fetch_debug_files(self) -> list[str]:
+        """End the sampling, and fetch what its names could be found in. Returns what is to be said of it."""
+        from stackhound.recording.debuginfod import Debuginfod, Limits, find_cache, find_servers
+
+        with native_errors():
+            missing = self._session.stop(self.options.lines)
+        if not missing:
+            return []
+        limits = Limits.of_environment(self.options.debuginfod_time_s, self.options.debuginfod_bytes)
+        report = Debuginfod(find_servers(), find_cache(), limits).fetch([build_id for build_id, _ in missing])
+        return [str(report)]
 
     def close(self) -> None:
         """End the recording and throw it away, unless it was stopped."""
@@ -165,6 +178,9 @@ def record(
     aggregate: bool = False,
     lines: bool = True,
     debug_dirs: Sequence[str | Path] = (),
+    debuginfod: bool = False,
+    debuginfod_time_s: float = DEBUGINFOD_TIME_S,
+    debuginfod_bytes: int = DEBUGINFOD_BYTES,
 ) -> Recorder:
     """Record while a ``with`` block runs; afterwards ``.profile`` is there.
 
@@ -195,5 +211,8 @@ def record(
         aggregate=aggregate,
         lines=lines,
         debug_dirs=tuple(Path(directory) for directory in debug_dirs),
+        debuginfod=debuginfod,
+        debuginfod_time_s=debuginfod_time_s,
+        debuginfod_bytes=debuginfod_bytes,
     )
     return Recorder(options)

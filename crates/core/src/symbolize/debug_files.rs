@@ -15,9 +15,36 @@ use tempfile::TempDir;
 
 use super::sections::{MAX_UNTRUSTED_BYTES, Sections};
 
-/// Where to look for debug files.
-pub(super) struct DebugFiles {
+/// Where Debian, Fedora and the others put separate debug files.
+const USUAL_DIRS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
+
+/// Where separate debug files may be.
+#[derive(Clone, Debug)]
+pub struct DebugDirs {
+    /// For all debug files, like /usr/lib/debug; the first that has one counts.
     dirs: Vec<PathBuf>,
+    /// For what debuginfod servers gave, as elfutils keeps it: `BUILD_ID/debuginfo`.
+    downloads: Option<PathBuf>,
+}
+
+impl DebugDirs {
+    /// These directories, then the usual ones, then what was downloaded.
+    pub fn new(first: &[PathBuf], downloads: Option<PathBuf>) -> Self {
+        let usual = USUAL_DIRS.map(PathBuf::from);
+        let dirs = first.iter().cloned().chain(usual).collect();
+        Self { dirs, downloads }
+    }
+}
+
+impl Default for DebugDirs {
+    fn default() -> Self {
+        Self::new(&[], None)
+    }
+}
+
+/// Looks for debug files.
+pub(super) struct DebugFiles {
+    places: DebugDirs,
 }
 
 /// The files to ask for an object's symbols.
@@ -27,6 +54,8 @@ pub(super) struct Located {
     pub(super) main: PathBuf,
     /// The file with what was stripped from it, if it was.
     pub(super) debug: Option<PathBuf>,
+    /// Whether one of them has debug information.
+    pub(super) has_lines: bool,
     /// Whether blazesym may look for debug information, which makes it follow links.
     pub(super) follow_links: bool,
     /// Where the object's code begins.
@@ -57,12 +86,23 @@ pub(super) struct Wanted<'a> {
 }
 
 impl DebugFiles {
-    pub(super) fn new(dirs: Vec<PathBuf>) -> Self {
-        Self { dirs }
+    pub(super) fn new(places: DebugDirs) -> Self {
+        Self { places }
     }
 
     pub(super) fn dirs(&self) -> &[PathBuf] {
-        &self.dirs
+        &self.places.dirs
+    }
+
+    /// The build-id of an object whose debug file would say more than is to be had here.
+    pub(super) fn missing(&self, wanted: Wanted) -> Option<String> {
+        let file = open_regular(wanted.path, 0).ok()?;
+        let sections = Sections::read(&file).ok()?;
+        let is_missing = wanted.needs_more_than(&sections)
+            && !sections.has_go_table
+            && !sections.build_id.is_empty()
+            && self.find(&wanted, &sections).is_none();
+        is_missing.then(|| hex(&sections.build_id))
     }
 
     /// The files of an object, or the reason why there are none.
@@ -73,6 +113,7 @@ impl DebugFiles {
         let mut located = Located {
             main: wanted.path.to_owned(),
             debug: None,
+            has_lines: sections.has_debug_info,
             follow_links: true,
             first_code: sections.first_code,
             bytes: metadata.len(),
@@ -93,22 +134,39 @@ impl DebugFiles {
     }
 
     fn find(&self, wanted: &Wanted, sections: &Sections) -> Option<Found> {
-        let mut candidates: Vec<(PathBuf, bool)> = Vec::new();
+        let mut candidates: Vec<(PathBuf, Place)> = Vec::new();
+        let dirs = &self.places.dirs;
         if let Some((first, rest)) = sections.build_id.split_first().filter(|(_, rest)| rest.len() > 6) {
             let name = format!(".build-id/{first:02x}/{}.debug", hex(rest));
-            candidates.extend(self.dirs.iter().map(|dir| (dir.join(&name), true)));
+            candidates.extend(dirs.iter().map(|dir| (dir.join(&name), Place::Shared)));
         }
         if let Some((name, _)) = &sections.debug_link {
             let real = wanted.real_path();
             let here = real.parent().unwrap_or(Path::new("/"));
             let below_root = here.strip_prefix("/").unwrap_or(here);
-            candidates.extend([(here.join(name), false), (here.join(".debug").join(name), false)]);
-            candidates.extend(self.dirs.iter().map(|dir| (dir.join(below_root).join(name), true)));
+            let beside = [here.join(name), here.join(".debug").join(name)];
+            candidates.extend(beside.map(|path| (path, Place::Beside)));
+            candidates.extend(dirs.iter().map(|dir| (dir.join(below_root).join(name), Place::Shared)));
+        }
+        if let Some(downloads) = self.places.downloads.as_ref().filter(|_| !sections.build_id.is_empty()) {
+            let path = downloads.join(hex(&sections.build_id)).join("debuginfo");
+            candidates.push((path, Place::Downloads));
         }
         candidates
             .into_iter()
-            .find_map(|(path, shared)| Found::open(path, shared, sections))
+            .find_map(|(path, place)| Found::open(path, place, sections))
     }
+}
+
+/// What kind of directory a debug file is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Root's, for all debug files, where links are usual.
+    Shared,
+    /// The object's own.
+    Beside,
+    /// Of files that a server gave, which nobody vouches for, whoever they belong to.
+    Downloads,
 }
 
 impl Wanted<'_> {
@@ -137,6 +195,7 @@ impl Located {
     fn add_debug(&mut self, found: Option<Found>, sections: &Sections) {
         if let Some(found) = found {
             self.bytes += found.bytes;
+            self.has_lines |= found.has_lines;
             self.follow_links = found.follow_links;
             self.debug = Some(found.path);
             self._held.files.extend(found.held);
@@ -165,32 +224,42 @@ impl Located {
 /// A separate debug file that belongs to the object.
 struct Found {
     path: PathBuf,
+    has_lines: bool,
     follow_links: bool,
     bytes: u64,
     held: Option<File>,
 }
 
 impl Found {
-    /// The file at `path`, if it is the right one. `shared`: in a directory for all debug files, where links are
-    /// usual.
-    fn open(path: PathBuf, shared: bool, object: &Sections) -> Option<Self> {
-        if shared && std::fs::metadata(&path).is_ok_and(|metadata| is_trusted(&metadata)) {
-            let file = File::open(&path).ok()?;
-            let bytes = file.metadata().ok()?.len();
-            let debug = Sections::read(&file).ok()?;
-            return debug.belongs_to(object, &path).then_some(Self {
-                path,
-                follow_links: true,
-                bytes,
-                held: None,
-            });
+    /// The file at `path`, if it is the right one.
+    fn open(path: PathBuf, place: Place, object: &Sections) -> Option<Self> {
+        let is_trusted = || std::fs::metadata(&path).is_ok_and(|metadata| is_trusted(&metadata));
+        if place == Place::Beside || !is_trusted() {
+            return Self::held(Copied::of(&path)?, &path, object);
         }
-        let Copied { file, sections, bytes } = Copied::of(&path)?;
-        let path = fd_path(&file);
-        let follow_links = !sections.has_links;
+        let file = File::open(&path).ok()?;
+        let bytes = file.metadata().ok()?.len();
+        let sections = Sections::read(&file).ok()?;
+        if place == Place::Downloads {
+            sections.check_size(&file, bytes).ok()?;
+            return Self::held(Copied { file, sections, bytes }, &path, object);
+        }
         sections.belongs_to(object, &path).then_some(Self {
             path,
-            follow_links,
+            has_lines: sections.has_debug_info,
+            follow_links: true,
+            bytes,
+            held: None,
+        })
+    }
+
+    /// A file that nobody else changes from now on.
+    fn held(own: Copied, path: &Path, object: &Sections) -> Option<Self> {
+        let Copied { file, sections, bytes } = own;
+        sections.belongs_to(object, path).then(|| Self {
+            path: fd_path(&file),
+            has_lines: sections.has_debug_info,
+            follow_links: !sections.has_links,
             bytes,
             held: Some(file),
         })
@@ -214,6 +283,13 @@ impl Copied {
         sections.check_size(&file, bytes).ok()?;
         Some(Self { file, sections, bytes })
     }
+}
+
+/// The build-id of an ELF file that has one.
+pub(super) fn build_id(path: &Path) -> Option<String> {
+    let file = open_regular(path, libc::O_NOFOLLOW).ok()?;
+    let sections = Sections::read(&file).ok()?;
+    (!sections.build_id.is_empty()).then(|| hex(&sections.build_id))
 }
 
 /// Whether only root can change the file.
@@ -331,7 +407,8 @@ mod tests {
             fs::create_dir_all(dir.path().join("debug/.build-id/ab")).unwrap();
             fs::write(dir.path().join("app"), elf(program)).unwrap();
             fs::set_permissions(dir.path().join("app"), fs::Permissions::from_mode(0o666)).unwrap(); // also when root tests
-            let files = DebugFiles::new(vec![dir.path().join("debug")]);
+            let places = DebugDirs::new(&[dir.path().join("debug")], Some(dir.path().join("downloads")));
+            let files = DebugFiles::new(places);
             Self { dir, files }
         }
 
@@ -341,13 +418,20 @@ mod tests {
 
         /// What is found for somebody's program, and for lines.
         fn locate(&self) -> Result<Located, &'static str> {
-            let path = &self.path("app");
-            self.files.locate(Wanted {
-                path,
-                origin: None,
-                name: OsStr::new("app"),
-                lines: true,
-            })
+            self.files.locate(wanted(&self.path("app")))
+        }
+
+        fn missing(&self) -> Option<String> {
+            self.files.missing(wanted(&self.path("app")))
+        }
+    }
+
+    fn wanted(path: &Path) -> Wanted<'_> {
+        Wanted {
+            path,
+            origin: None,
+            name: OsStr::new("app"),
+            lines: true,
         }
     }
 
@@ -365,13 +449,49 @@ mod tests {
             "debug/.build-id/ab/01020304050607.debug",
             "app.debug",
             ".debug/app.debug",
+            "downloads/ab01020304050607/debuginfo",
         ] {
             let machine = Machine::new(&[build_id(&BUILD_ID), debug_link("app.debug")]);
             fs::create_dir_all(machine.path(".debug")).unwrap();
+            fs::create_dir_all(machine.path("downloads/ab01020304050607")).unwrap();
             assert!(machine.locate().unwrap().debug.is_none());
+            assert_eq!(machine.missing().as_deref(), Some("ab01020304050607"));
             fs::write(machine.path(place), &debug).unwrap();
             assert!(machine.locate().unwrap().debug.is_some(), "{place}");
+            assert_eq!(machine.missing(), None);
         }
+    }
+
+    /// Nothing is asked for that has no identity, or would say no more: Go's own table has everything.
+    #[test]
+    fn only_what_would_help_is_missing() {
+        assert_eq!(Machine::new(&[]).missing(), None);
+        for section in [".debug_info", ".gopclntab"] {
+            let machine = Machine::new(&[build_id(&BUILD_ID), (section, 0, vec![0])]);
+            assert_eq!(machine.missing(), None, "{section}");
+        }
+    }
+
+    /// What a server gave may be hostile though root owns it: it may be no bomb, and its links are not followed.
+    #[test]
+    fn downloads_are_looked_over() {
+        let machine = Machine::new(&[build_id(&BUILD_ID)]);
+        let place = machine.path("downloads/ab01020304050607");
+        fs::create_dir_all(&place).unwrap();
+        let claim = [1u64, 1 << 40, 1].map(u64::to_le_bytes).concat();
+        let put = |section: Section| {
+            fs::write(place.join("debuginfo"), elf(&[build_id(&BUILD_ID), section])).unwrap();
+            machine.locate().unwrap()
+        };
+        assert!(put((".debug_info", 1 << 11, claim)).debug.is_none());
+        let located = put((".gnu_debugaltlink", 0, b"/fifo\0id".to_vec()));
+        assert!(located.debug.is_some() && !located.follow_links);
+        assert!(put((".debug_info", 0, vec![0])).follow_links);
+        fs::write(place.join("debuginfo"), "").unwrap();
+        assert!(
+            machine.locate().unwrap().debug.is_none(),
+            "an empty file tells that no server has it"
+        );
     }
 
     /// The debug file of another program is not taken, whatever its name.

@@ -7,9 +7,16 @@ use cpp_demangle::{DemangleOptions, Symbol};
 /// Bytes of a name to keep. Template instantiations reach a few thousand.
 const MAX_NAME_BYTES: usize = 8 << 10;
 
+/// What follows the name of a function in the name of the entry of a linkage table that jumps to it.
+pub(super) const LINKAGE: &str = "@plt";
+
 /// The name as its language writes it (C++, Rust); any other as it is.
 pub(super) fn demangle(name: &str) -> Box<str> {
-    readable(name).map_or_else(|| shorten(name).into(), String::into_boxed_str)
+    let readable = match name.strip_suffix(LINKAGE) {
+        Some(function) => readable(function).map(|function| function + LINKAGE),
+        None => readable(name),
+    };
+    readable.map_or_else(|| shorten(name).into(), String::into_boxed_str)
 }
 
 /// At most [`MAX_NAME_BYTES`] of a name.
@@ -72,6 +79,7 @@ mod tests {
                 "core::ptr::drop_in_place",
             ),
             ("_RNvC7mycrate4main", "mycrate::main"),
+            ("_ZdlPv@plt", "operator delete(void*)@plt"),
             ("main", "main"),
             ("_Znonsense", "_Znonsense"),
             ("", ""),

@@ -11,11 +11,14 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::demangle::{demangle, is_mangled, shorten};
 use super::functions::Function;
-use super::raw_names::{RawFunction, functions_at};
-use super::symbols::{Frame, Symbols};
+use super::raw_names::functions_at;
+use super::symbols::{Frame, Named, Symbols};
 
 /// Addresses to resolve at a time: half a megabyte of results.
 const CHUNK: usize = 4096;
+
+/// The same for tables that are read here: at most 64 functions with names of 8 KiB at each address, 128 MiB.
+const NAMED_CHUNK: usize = 256;
 
 pub(super) const DAMAGED: &str = "damaged symbols";
 const NO_SYMBOL_TABLE: &str = "no symbol table";
@@ -113,29 +116,52 @@ impl<'a> Lookup<'a> {
     fn add(&mut self, address: u32, symbol: &Sym, table: Option<&SymbolTable>) {
         let (start, size) = self.extent(address, symbol, table);
         let outer = Described {
-            name: &symbol.name,
-            code: symbol.code_info.as_deref(),
             address: start,
             size,
             table,
+            ..Described::new(&symbol.name, symbol.code_info.as_deref())
         };
-        let inlined = symbol.inlined.iter().map(|inlined| Described {
-            name: &inlined.name,
-            code: inlined.code_info.as_ref(),
-            ..Described::default()
-        });
+        let inlined = symbol.inlined.iter();
+        let inlined = inlined.map(|inlined| Described::new(&inlined.name, inlined.code_info.as_ref()));
         for (depth, described) in (0..).zip(inlined.rev().chain([outer])) {
-            let code = described.code;
-            let function = self.known.intern(&mut self.symbols.functions, &described);
-            let line = code.and_then(|code| code.line).unwrap_or(0);
-            let column = code.and_then(|code| code.column).unwrap_or(0).into();
-            self.symbols.frames.push(Frame {
-                address,
-                depth,
-                function,
-                line,
-                column,
-            });
+            self.add_frame(address, depth, &described);
+        }
+    }
+
+    fn add_frame(&mut self, address: u32, depth: u16, described: &Described) {
+        let function = self.known.intern(&mut self.symbols.functions, described);
+        self.symbols.frames.push(Frame {
+            address,
+            depth,
+            function,
+            line: described.line,
+            column: described.column,
+        });
+    }
+
+    /// Whether anything has no answer so far.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Ask a table that is read here for what has no answer so far: for each of the addresses it says which functions
+    /// are there, innermost first.
+    pub(super) fn ask(&mut self, mut find: impl FnMut(&[u64]) -> Vec<Vec<Named>>) {
+        let pending = std::mem::take(&mut self.pending);
+        for chunk in pending.chunks(NAMED_CHUNK) {
+            let mut found = find(&self.translate(chunk)).into_iter();
+            for &asked in chunk {
+                self.add_named(asked, &found.next().unwrap_or_default());
+            }
+        }
+    }
+
+    fn add_named(&mut self, asked: (u32, &'static str), functions: &[Named]) {
+        if functions.is_empty() {
+            self.pending.push(asked);
+        }
+        for (depth, function) in (0..).zip(functions) {
+            self.add_frame(asked.0, depth, &Described::of(function));
         }
     }
 
@@ -146,24 +172,10 @@ impl<'a> Lookup<'a> {
         if damaged.is_empty() {
             return;
         }
-        let functions = functions_at(path, &self.translate(&damaged));
-        for (asked, function) in damaged.into_iter().zip(functions) {
-            match function {
-                Some(function) => self.add_raw(asked.0, &function),
-                None => self.pending.push(asked),
-            }
+        let mut functions = functions_at(path, &self.translate(&damaged)).into_iter();
+        for asked in damaged {
+            self.add_named(asked, &functions.next().unwrap_or_default());
         }
-    }
-
-    fn add_raw(&mut self, address: u32, function: &RawFunction) {
-        let described = Described {
-            name: &function.name,
-            address: function.start,
-            size: function.size,
-            ..Described::default()
-        };
-        let function = self.known.intern(&mut self.symbols.functions, &described);
-        self.symbols.frames.push(Frame::plain(address, function));
     }
 
     /// What was found, and for the rest why not.
@@ -227,20 +239,46 @@ impl<'s> SymbolTable<'s> {
     }
 }
 
-/// A function as blazesym describes it.
+/// A function at an address, as some table describes it.
 #[derive(Clone, Copy, Default)]
 struct Described<'d> {
     name: &'d str,
-    code: Option<&'d CodeInfo<'d>>,
+    dir: &'d OsStr,
+    file: &'d OsStr,
+    line: u32,
+    column: u32,
     address: u64,
     size: u64,
     table: Option<&'d SymbolTable<'d>>,
 }
 
-impl Described<'_> {
-    fn place(&self) -> (&OsStr, &OsStr) {
-        let dir = self.code.and_then(|code| code.dir.as_deref()).unwrap_or(Path::new(""));
-        (dir.as_os_str(), self.code.map_or(OsStr::new(""), |code| &code.file))
+impl<'d> Described<'d> {
+    fn new(name: &'d str, code: Option<&'d CodeInfo>) -> Self {
+        let Some(code) = code else {
+            return Self {
+                name,
+                ..Self::default()
+            };
+        };
+        Self {
+            name,
+            dir: code.dir.as_deref().map(Path::as_os_str).unwrap_or_default(),
+            file: &code.file,
+            line: code.line.unwrap_or(0),
+            column: code.column.unwrap_or(0).into(),
+            ..Self::default()
+        }
+    }
+
+    fn of(function: &'d Named) -> Self {
+        Self {
+            name: &function.name,
+            file: OsStr::new(&function.file),
+            line: function.line,
+            address: function.start,
+            size: function.size,
+            ..Self::default()
+        }
     }
 
     fn function(&self) -> Function {
@@ -249,11 +287,10 @@ impl Described<'_> {
             .filter(|_| !is_mangled(self.name))
             .and_then(|table| table.mangled_name(self.address));
         let name = better.as_deref().unwrap_or(self.name);
-        let (dir, file) = self.place();
         Function {
             name: demangle(name),
             system_name: shorten(name).into(),
-            file: shorten(&Path::new(dir).join(file).to_string_lossy()).into(),
+            file: shorten(&Path::new(self.dir).join(self.file).to_string_lossy()).into(),
             address: self.address,
             size: self.size,
         }
@@ -280,8 +317,8 @@ struct Key {
 
 impl Key {
     fn is(&self, other: &Described) -> bool {
-        let (dir, file) = other.place();
-        self.address == other.address && *self.name == *other.name && *self.file == *file && *self.dir == *dir
+        let is_same_place = *self.file == *other.file && *self.dir == *other.dir;
+        self.address == other.address && *self.name == *other.name && is_same_place
     }
 }
 
@@ -291,8 +328,7 @@ impl Known {
         if is_same(self.last) {
             return self.last;
         }
-        let (dir, file) = new.place();
-        let hash = self.hasher.hash_one((new.name, dir, file, new.address));
+        let hash = self.hasher.hash_one((new.name, new.dir, new.file, new.address));
         if let Some(&(_, id)) = self.ids.find(hash, |&(_, id)| is_same(id)) {
             self.last = id;
             return id;
@@ -301,8 +337,8 @@ impl Known {
         self.ids.insert_unique(hash, (hash, id), |&(hash, _)| hash);
         self.described.push(Key {
             name: new.name.into(),
-            dir: dir.into(),
-            file: file.into(),
+            dir: new.dir.into(),
+            file: new.file.into(),
             address: new.address,
         });
         functions.push(new.function());

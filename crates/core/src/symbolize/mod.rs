@@ -6,6 +6,8 @@ mod compressed;
 mod debug_files;
 mod demangle;
 mod functions;
+mod go;
+mod linkage;
 mod lookup;
 mod pool;
 mod raw_names;
@@ -14,19 +16,28 @@ mod sections;
 mod symbols;
 
 use std::cmp::Reverse;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hashbrown::HashMap;
 
+use crate::guard::guarded;
 use crate::perfmap::Entry;
 use crate::profile::Profile;
-use crate::rows::{LocationId, ObjectId};
+use crate::rows::{LocationId, ObjectId, ObjectKind};
 
+pub use debug_files::DebugDirs;
+use debug_files::{DebugFiles, Wanted};
 pub(crate) use functions::{Functions, LineRow};
 use pool::Job;
 pub(crate) use pool::Pool;
 use symbols::Symbols;
+
+/// The build-id of a file, in hexadecimal digits, whoever made the file.
+pub fn build_id(path: &Path) -> Option<String> {
+    guarded(|| debug_files::build_id(path)).flatten()
+}
 
 /// Where the symbols of a profile's objects are to be had.
 pub trait Sources {
@@ -64,10 +75,50 @@ pub enum Source {
     Missing(String),
 }
 
+/// An object whose separate debug file would say more than is to be had on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingDebugFile {
+    /// Of the object, and of its debug file: in hexadecimal digits.
+    pub build_id: String,
+    /// Of the object.
+    pub path: String,
+}
+
 impl Profile {
-    /// Directories that separate debug files may be in, instead of /usr/lib/debug and /lib/debug.
-    pub fn set_debug_dirs(&mut self, dirs: Vec<PathBuf>) {
+    /// Where separate debug files may be.
+    pub fn set_debug_dirs(&mut self, dirs: DebugDirs) {
         self.pool = Pool::new(dirs);
+    }
+
+    /// The files whose debug files [`Profile::symbolize`] would look for and not find, those with the most locations
+    /// first.
+    pub fn missing_debug_files(&self, sources: &mut dyn Sources, lines: bool) -> Vec<MissingDebugFile> {
+        let debug_files = DebugFiles::new(self.pool.debug_dirs().clone());
+        let batches = self.batches(self.unsymbolized());
+        let objects = batches.iter().map(|(object, _)| *object);
+        let files = objects.filter(|object| self.objects.kind[object.index()] == ObjectKind::Elf);
+        files
+            .filter_map(|object| {
+                let Source::Elf { path, origin } = sources.source(object, &[]) else {
+                    return None;
+                };
+                let wanted = Wanted {
+                    path: &path,
+                    origin: origin.as_deref(),
+                    name: self.file_name(object),
+                    lines,
+                };
+                let build_id = guarded(|| debug_files.missing(wanted)).flatten()?;
+                let path = self.objects.path[object.index()].to_string();
+                Some(MissingDebugFile { build_id, path })
+            })
+            .collect()
+    }
+
+    fn file_name(&self, object: ObjectId) -> &OsStr {
+        Path::new(&self.objects.path[object.index()])
+            .file_name()
+            .unwrap_or_default()
     }
 
     /// Find the names of every location that has no line and no reason yet; with `lines` also source lines and
@@ -83,10 +134,7 @@ impl Profile {
                 .collect();
             match sources.source(*object, &addresses) {
                 source @ (Source::Elf { .. } | Source::Kernel { .. }) => {
-                    let name = Path::new(&self.objects.path[object.index()])
-                        .file_name()
-                        .unwrap_or_default()
-                        .to_owned();
+                    let name = self.file_name(*object).to_owned();
                     self.pool.ask(Job {
                         object: *object,
                         name,

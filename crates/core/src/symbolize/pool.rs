@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use hashbrown::HashMap;
 
+use super::debug_files::DebugDirs;
 use super::resolver::{Request, Resolver};
 use super::symbols::Symbols;
 use crate::rows::ObjectId;
@@ -16,12 +16,10 @@ use crate::symbolize::Source;
 /// Threads: more would wait for the largest object.
 const WORKERS: usize = 2;
 
-/// Where Debian, Fedora and the others put separate debug files.
-const DEBUG_DIRS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
-
 /// The threads, started when first needed.
+#[derive(Default)]
 pub(crate) struct Pool {
-    debug_dirs: Vec<PathBuf>,
+    debug_dirs: DebugDirs,
     workers: Vec<Worker>,
     /// Which of them has read an object's files before.
     homes: HashMap<ObjectId, usize>,
@@ -50,20 +48,16 @@ impl Job {
     }
 }
 
-impl Default for Pool {
-    fn default() -> Self {
-        Self::new(DEBUG_DIRS.map(PathBuf::from).to_vec())
-    }
-}
-
 impl Pool {
-    pub(super) fn new(debug_dirs: Vec<PathBuf>) -> Self {
+    pub(super) fn new(debug_dirs: DebugDirs) -> Self {
         Self {
             debug_dirs,
-            workers: Vec::new(),
-            homes: HashMap::new(),
-            kernel_home: None,
+            ..Self::default()
         }
+    }
+
+    pub(super) fn debug_dirs(&self) -> &DebugDirs {
+        &self.debug_dirs
     }
 
     /// Look up addresses, which are in increasing order. The result is an [`Pool::answer`].
@@ -107,7 +101,7 @@ struct Worker {
 
 impl Worker {
     /// The thread ends when the worker is dropped.
-    fn start(debug_dirs: Vec<PathBuf>) -> Self {
+    fn start(debug_dirs: DebugDirs) -> Self {
         let (jobs, todo) = channel::<Job>();
         let (done, answers) = channel();
         thread::spawn(move || {

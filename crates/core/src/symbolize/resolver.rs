@@ -1,17 +1,21 @@
 //! Addresses of one object to functions, by blazesym.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use blazesym::MaybeDefault;
 use blazesym::symbolize::Symbolizer;
 use blazesym::symbolize::source::{Elf, Kernel};
+use memmap2::Mmap;
 
-use super::Source;
 use super::debug_files::{DebugFiles, Located, Wanted};
+use super::go::GoNames;
 use super::lookup::{DAMAGED, Lookup};
 use super::symbols::Symbols;
+use super::{DebugDirs, Source, linkage};
 use crate::guard::guarded;
+use crate::image::Image;
 
 /// Bytes of files whose symbols are kept for the next time. Parsed debug information takes about as much again.
 const MAX_KEPT_BYTES: u64 = 64 << 20;
@@ -34,7 +38,7 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    pub(super) fn new(debug_dirs: Vec<PathBuf>) -> Self {
+    pub(super) fn new(debug_dirs: DebugDirs) -> Self {
         let debug_files = DebugFiles::new(debug_dirs);
         Self {
             files: symbolizer(&debug_files),
@@ -87,12 +91,21 @@ impl Resolver {
         };
         self.make_room(located.bytes);
         let mut lookup = Lookup::in_file(addresses, located.first_code);
+        let own = map(&located.main);
+        let image = own.as_ref().and_then(|file| Image::parse(file).ok());
+        if let Some(image) = &image {
+            lookup.ask(|addresses| linkage::names_at(image, addresses));
+        }
+        if lines && !located.has_lines {
+            ask_go(&mut lookup, image.as_ref(), lines);
+        }
         for elf in attempts(&located, lines) {
             lookup.run(&self.files, &elf.into());
         }
         for path in located.debug.iter().chain([&located.main]) {
             lookup.read_raw_names(path);
         }
+        ask_go(&mut lookup, image.as_ref(), lines);
         lookup.finish()
     }
 
@@ -116,6 +129,22 @@ impl Resolver {
         }
         lookup.finish()
     }
+}
+
+/// Ask a Go program's own table, if it is a Go program and something is not answered yet.
+fn ask_go(lookup: &mut Lookup, image: Option<&Image>, lines: bool) {
+    let image = image.filter(|_| lookup.is_pending());
+    if let Some(mut go) = image.and_then(|image| GoNames::find(image, lines)) {
+        lookup.ask(|addresses| go.names_at(addresses));
+    }
+}
+
+/// A file as it is now. What is wrong with it shows when blazesym opens it.
+fn map(path: &Path) -> Option<Mmap> {
+    let file = File::open(path).ok()?;
+    // SAFETY: the bytes may change under us, which parsers of hostile files bear; where the file is cut short, whoever
+    // calls takes care of SIGBUS, as for blazesym's own mappings.
+    unsafe { Mmap::map(&file) }.ok()
 }
 
 fn symbolizer(debug_files: &DebugFiles) -> Symbolizer {

@@ -34,6 +34,8 @@ pub(super) struct Sections {
     pub(super) first_code: u64,
     pub(super) has_symbols: bool,
     pub(super) has_debug_info: bool,
+    /// Whether Go's own table of functions is in it.
+    pub(super) has_go_table: bool,
     /// Whether other files are named in it.
     pub(super) has_links: bool,
     /// Name and checksum of the file with the debug information.
@@ -76,6 +78,7 @@ impl Sections {
             match table.section_name(endian, section)? {
                 b".symtab" => sections.has_symbols |= size > 0,
                 b".debug_info" => sections.has_debug_info |= size > 0,
+                b".gopclntab" | b".data.rel.ro.gopclntab" => sections.has_go_table |= size > 0,
                 b".gnu_debugaltlink" | b".debug_sup" => sections.has_links = true,
                 b".gnu_debuglink" if size <= MAX_SMALL_SECTION_BYTES => {
                     sections.has_links = true;

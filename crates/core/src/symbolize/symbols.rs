@@ -26,6 +26,19 @@ pub(super) struct Frame {
     pub(super) column: u32,
 }
 
+/// A function at an address, as a table says that is read here and not by blazesym.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: String,
+    /// Empty: unknown.
+    pub(super) file: String,
+    /// 0: unknown.
+    pub(super) line: u32,
+    /// 0 where it was inlined.
+    pub(super) start: u64,
+    pub(super) size: u64,
+}
+
 impl Symbols {
     /// What a source says that needs no file.
     pub(super) fn without_files(source: Source, addresses: &[u64]) -> Self {

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use super::image::Image;
 use super::layers::Layer;
 use super::rule::Rule;
 use super::writer::Writer;
+use crate::image::Image;
 
 const PREFIX: &[u8] = b"Builtins_";
 

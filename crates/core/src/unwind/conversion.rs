@@ -4,10 +4,10 @@ use gimli::Register;
 
 use super::entries::Cie;
 use super::expression::{Value, evaluate};
-use super::image::Machine;
 use super::rule::{Cfa, FramePointer, ReturnAddress, Rule};
 use super::state::{CfaAt, Saved, State};
 use super::statistics::Reason;
+use crate::image::Machine;
 
 /// The frame that the kernel pushes for a signal handler on x86-64, from the stack pointer: the saved registers
 /// (`struct sigcontext`) begin at byte 40.

@@ -6,8 +6,8 @@ use std::ops::Range;
 use gimli::constants::{self as dwarf, DwEhPe};
 use gimli::{LittleEndian, Reader, ReaderOffset, Register};
 
-use super::image::Slice;
 use super::statistics::Reason;
+use crate::image::Slice;
 
 /// Bytes of a CIE, so that reading it again and again takes bounded time: compilers write about 20.
 const MAX_CIE_BYTES: usize = 1024;

@@ -2,7 +2,7 @@
 
 use gimli::{Encoding, Expression, Format, Operation, Register};
 
-use super::image::Slice;
+use crate::image::Slice;
 
 /// Of any unwind section: expressions in it depend on nothing else.
 const ENCODING: Encoding = Encoding {

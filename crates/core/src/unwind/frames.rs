@@ -6,12 +6,12 @@ use hashbrown::HashMap;
 
 use super::conversion;
 use super::entries::{Cie, Entry, Fde, Section};
-use super::image::Machine;
 use super::layers::Layer;
 use super::rule::Rule;
 use super::state::{Executor, State, Step};
 use super::statistics::Reason;
 use super::writer::Writer;
+use crate::image::Machine;
 
 /// Functions of a file: Chromium has 600,000.
 const MAX_FUNCTIONS: usize = 4 << 20;

@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
-use super::image::{Image, Machine};
 use super::layers::Layer;
-use super::pclntab::{Function, Pclntab};
 use super::rule::{FramePointer, ReturnAddress, Rule};
 use super::statistics::Reason;
 use super::writer::Writer;
+use crate::image::{Image, Machine};
+use crate::pclntab::{Function, Pclntab};
 
 /// What handles signals for Go is called by the kernel: the stack goes on with what was interrupted.
 const SIGNAL_HANDLERS: [&str; 2] = ["runtime.sigtramp", "runtime.cgoSigtramp"];
@@ -53,7 +53,7 @@ impl<'i, 'f> Go<'i, 'f> {
     pub(super) fn find(image: &'i Image<'f>) -> Option<Self> {
         Some(Self {
             image,
-            table: Pclntab::find(image)?,
+            table: Pclntab::find(image).filter(Pclntab::has_flags)?,
             next: 0,
             given: 0,
             current: None,
@@ -61,7 +61,12 @@ impl<'i, 'f> Go<'i, 'f> {
     }
 
     fn kind(&self, function: &Function, addresses: &Range<u64>) -> Kind {
-        let is_handler = || SIGNAL_HANDLERS.iter().any(|name| self.table.is_named(function, name));
+        let is_handler = || {
+            let name = self.table.name(function).unwrap_or_default();
+            SIGNAL_HANDLERS
+                .iter()
+                .any(|handler| name.starts_with(handler.as_bytes()))
+        };
         if self.is_signal_return(function) {
             Kind::Everywhere(Rule::SIGNAL)
         } else if function.is_top() && !is_handler() {

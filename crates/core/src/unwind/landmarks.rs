@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use memchr::memmem;
 
-use super::image::{Image, Machine};
 use super::layers::Layer;
 use super::rule::Rule;
 use super::writer::{MAX_PADDING_BYTES, Writer};
+use crate::image::{Image, Machine};
 
 /// Bytes of the code at a program's entry, which sets up the stack and calls: musl's and bionic's are shorter.
 const ENTRY_BYTES: u64 = 64;

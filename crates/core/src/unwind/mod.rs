@@ -16,10 +16,8 @@ mod entries;
 mod expression;
 mod frames;
 mod go;
-mod image;
 mod landmarks;
 mod layers;
-mod pclntab;
 mod pieces;
 mod plt;
 mod rule;
@@ -41,11 +39,11 @@ pub use table::{MAX_PAGES, MAX_RULES, PAGE_BITS, Page, RULE_BITS, Table, TableVi
 
 use crate::Error;
 use crate::guard::guarded;
+use crate::image::{self, Image};
 use builtins::Builtins;
 use entries::Section;
 use frames::Frames;
 use go::Go;
-use image::Image;
 use landmarks::Landmarks;
 use layers::Layer;
 use pieces::Pieces;
@@ -62,7 +60,7 @@ pub fn build(file: &[u8]) -> Result<Table, Error> {
 
 fn build_unguarded(file: &[u8]) -> Result<Table, Error> {
     let image = Image::parse(file)?;
-    let code = image.code();
+    let code = within_a_table(image.code());
     let first = code.first().ok_or_else(|| Error::damaged("no code"))?;
     let debug_frame = image
         .section(".debug_frame")
@@ -76,6 +74,17 @@ fn build_unguarded(file: &[u8]) -> Result<Table, Error> {
         writer.set(range.end, Rule::NONE);
     }
     Ok(writer.finish())
+}
+
+/// What of the code is no further from its beginning than a table spans.
+fn within_a_table(mut code: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let first = code.first().map_or(0, |range| range.start >> PAGE_BITS);
+    let limit = first.saturating_add(MAX_PAGES as u64 - 1) << PAGE_BITS;
+    for range in &mut code {
+        range.end = range.end.min(limit);
+    }
+    code.retain(|range| !range.is_empty());
+    code
 }
 
 /// Who knows the file's code, best first.

@@ -4,11 +4,9 @@
 //! its function, or pushes its index and jumps to that code. The entries of `.plt.sec` and `.plt.got` only jump. arm64:
 //! `.plt` begins with code that pushes two words; entries only jump.
 
-use super::image::{Image, Machine, Section};
 use super::pieces::Piece;
 use super::rule::{Cfa, ReturnAddress, Rule};
-
-const NAMES: [&str; 4] = [".plt", ".iplt", ".plt.sec", ".plt.got"];
+use crate::image::{Image, Machine, Section};
 
 /// Bytes of an entry of x86-64, and of what comes before the first.
 const ENTRY_BYTES: u64 = 16;
@@ -27,8 +25,7 @@ const ARM64_HEAD_BYTES: u64 = 32;
 
 /// The tables of a file.
 pub(super) fn pieces(image: &Image) -> Vec<Piece> {
-    let sections = NAMES.iter().filter_map(|name| image.section(name));
-    let pieces = sections.map(|section| Piece {
+    let pieces = image.linkage_tables().map(|section| Piece {
         addresses: section.address..section.address.saturating_add(section.data.len() as u64),
         rules: match image.machine {
             Machine::X86_64 => x86_64(section),

@@ -4,8 +4,8 @@ use gimli::constants::{self as dwarf, DwCfa};
 use gimli::{Reader, ReaderOffset, Register};
 
 use super::entries::{Cie, read_uleb};
-use super::image::{Machine, Slice};
 use super::statistics::Reason;
+use crate::image::{Machine, Slice};
 
 /// States that a function may remember at once. Compilers nest two.
 const MAX_REMEMBERED: usize = 16;

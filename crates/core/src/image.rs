@@ -13,11 +13,10 @@ use object::elf::{
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::{FileKind, pod, read};
 
-use super::table::{MAX_PAGES, PAGE_BITS};
 use crate::Error;
 
 /// Bytes of a file, for gimli.
-pub(super) type Slice<'f> = EndianSlice<'f, LittleEndian>;
+pub(crate) type Slice<'f> = EndianSlice<'f, LittleEndian>;
 
 /// Segments to look at: linkers make a handful, one or two of them code.
 const MAX_SEGMENTS: usize = 256;
@@ -28,25 +27,34 @@ const MAX_UNFOLDED_BYTES: u64 = 64 << 20;
 /// Section headers to look at: linked files have some dozens.
 const MAX_SECTIONS: usize = 4096;
 
+/// Sections of procedure linkage tables.
+const LINKAGE_TABLES: [&str; 4] = [".plt", ".iplt", ".plt.sec", ".plt.got"];
+
+/// Sections of relocations. The last one belongs to the linkage tables of programs that no dynamic linker starts.
+const RELOCATIONS: [&str; 4] = [".rela", ".rela.dyn", ".rela.plt", ".rela.iplt"];
+
+/// Bytes of an `Elf64_Rela`.
+const RELOCATION_BYTES: usize = 24;
+
 type Header = FileHeader64<object::LittleEndian>;
 const ENDIAN: object::LittleEndian = object::LittleEndian;
 
 /// The machines whose stacks can be walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Machine {
+pub(crate) enum Machine {
     X86_64,
     Arm64,
 }
 
 impl Machine {
-    pub(super) const fn frame_pointer(self) -> Register {
+    pub(crate) const fn frame_pointer(self) -> Register {
         match self {
             Self::X86_64 => gimli::X86_64::RBP,
             Self::Arm64 => gimli::AArch64::X29,
         }
     }
 
-    pub(super) const fn stack_pointer(self) -> Register {
+    pub(crate) const fn stack_pointer(self) -> Register {
         match self {
             Self::X86_64 => gimli::X86_64::RSP,
             Self::Arm64 => gimli::AArch64::SP,
@@ -54,7 +62,7 @@ impl Machine {
     }
 
     /// General registers, which come first among DWARF's numbers.
-    pub(super) const fn registers(self) -> u16 {
+    pub(crate) const fn registers(self) -> u16 {
         match self {
             Self::X86_64 => 16,
             Self::Arm64 => 31,
@@ -64,18 +72,18 @@ impl Machine {
 
 /// A section that has a name and contents.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Section<'f> {
+pub(crate) struct Section<'f> {
     /// Up to the end of all names, because names are only ever compared.
     name: &'f [u8],
-    pub(super) address: u64,
+    pub(crate) address: u64,
     /// As it is in the file: after a header, when it is compressed.
-    pub(super) data: &'f [u8],
+    pub(crate) data: &'f [u8],
     is_compressed: bool,
 }
 
 impl<'f> Section<'f> {
     /// The contents, unfolded. None when they are damaged, or larger than reasonable.
-    pub(super) fn contents(&self) -> Option<Cow<'f, [u8]>> {
+    pub(crate) fn contents(&self) -> Option<Cow<'f, [u8]>> {
         if !self.is_compressed {
             return Some(self.data.into());
         }
@@ -89,6 +97,42 @@ impl<'f> Section<'f> {
         let bytes = unpacker.take(MAX_UNFOLDED_BYTES + 1).read_to_end(&mut contents).ok()?;
         (bytes as u64 <= MAX_UNFOLDED_BYTES).then(|| contents.into())
     }
+
+    /// The relocations in it, if that is what it has.
+    pub(crate) fn relocations(&self) -> impl Iterator<Item = Relocation> + use<'f> {
+        self.data.chunks_exact(RELOCATION_BYTES).map(Relocation::read)
+    }
+}
+
+/// What is to be written at an address, once it is known where everything is (`Elf64_Rela`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Relocation {
+    pub(crate) address: u64,
+    /// Row of `.dynsym`; 0 for none.
+    pub(crate) symbol: u32,
+    /// The symbol's address and this; without a symbol, an address of this object.
+    pub(crate) addend: u64,
+}
+
+impl Relocation {
+    fn read(entry: &[u8]) -> Self {
+        let word = |at: usize| word_at(entry, at).unwrap_or(0);
+        Self {
+            address: word(0),
+            symbol: (word(8) >> 32) as u32,
+            addend: word(16),
+        }
+    }
+}
+
+/// The 8 bytes at an offset.
+pub(crate) fn word_at(data: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*data.get(at..)?.first_chunk()?))
+}
+
+/// The 4 bytes at an offset.
+pub(crate) fn half_word_at(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*data.get(at..)?.first_chunk()?))
 }
 
 /// A segment that is loaded.
@@ -107,18 +151,18 @@ impl Segment<'_> {
 
 /// An ELF file of a machine that is known here.
 #[derive(Debug)]
-pub(super) struct Image<'f> {
-    pub(super) machine: Machine,
+pub(crate) struct Image<'f> {
+    pub(crate) machine: Machine,
     /// Where a program begins; 0 for a library.
-    pub(super) entry: u64,
+    pub(crate) entry: u64,
     /// Address of `.eh_frame_hdr`.
-    pub(super) eh_frame_hdr: Option<u64>,
+    pub(crate) eh_frame_hdr: Option<u64>,
     segments: Vec<Segment<'f>>,
     sections: Vec<Section<'f>>,
 }
 
 impl<'f> Image<'f> {
-    pub(super) fn parse(file: &'f [u8]) -> Result<Self, Error> {
+    pub(crate) fn parse(file: &'f [u8]) -> Result<Self, Error> {
         if !matches!(FileKind::parse(file), Ok(FileKind::Elf64)) {
             return Err(Error::damaged("not a 64-bit ELF file"));
         }
@@ -140,17 +184,14 @@ impl<'f> Image<'f> {
         })
     }
 
-    /// Where there is code: by address, apart from each other, and no further from each other than a table spans.
-    pub(super) fn code(&self) -> Vec<Range<u64>> {
+    /// Where there is code: by address, apart from each other.
+    pub(crate) fn code(&self) -> Vec<Range<u64>> {
         let code = self.segments.iter().filter(|segment| segment.is_code);
-        let mut ranges: Vec<_> = code.map(Segment::range).filter(|range| !range.is_empty()).collect();
+        let mut ranges: Vec<_> = code.map(Segment::range).collect();
         ranges.sort_unstable_by_key(|range| range.start);
-        let first = ranges.first().map_or(0, |range| range.start >> PAGE_BITS);
-        let limit = first.saturating_add(MAX_PAGES as u64 - 1) << PAGE_BITS;
         let mut end = 0;
         for range in &mut ranges {
             range.start = range.start.max(end);
-            range.end = range.end.min(limit);
             end = end.max(range.end);
         }
         ranges.retain(|range| !range.is_empty());
@@ -158,7 +199,7 @@ impl<'f> Image<'f> {
     }
 
     /// The section of this name.
-    pub(super) fn section(&self, name: &str) -> Option<&Section<'f>> {
+    pub(crate) fn section(&self, name: &str) -> Option<&Section<'f>> {
         let is_named = |section: &&Section| {
             section
                 .name
@@ -168,8 +209,19 @@ impl<'f> Image<'f> {
         self.sections.iter().find(is_named)
     }
 
+    /// Procedure linkage tables.
+    pub(crate) fn linkage_tables(&self) -> impl Iterator<Item = &Section<'f>> {
+        LINKAGE_TABLES.iter().filter_map(|name| self.section(name))
+    }
+
+    /// What the dynamic linker writes into this object, and where.
+    pub(crate) fn relocations(&self) -> impl Iterator<Item = Relocation> {
+        let sections = RELOCATIONS.iter().filter_map(|name| self.section(name));
+        sections.flat_map(Section::relocations)
+    }
+
     /// What is loaded from an address on, up to the end of its segment.
-    pub(super) fn loaded(&self, address: u64) -> Option<&'f [u8]> {
+    pub(crate) fn loaded(&self, address: u64) -> Option<&'f [u8]> {
         let segment = self
             .segments
             .iter()
