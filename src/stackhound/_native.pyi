@@ -9,6 +9,7 @@ __all__ = [
     "build_id",
     "call_tree",
     "encode_pprof",
+    "inspect_process",
     "intern_paths",
     "list_events",
     "probe",
@@ -71,6 +72,15 @@ def list_events() -> list[tuple[str, str, str]]:
 
 def probe() -> list[tuple[str, str, str]]:
     """(name, state, detail) of what this kernel lets us do, tried out; state: ``ok``, ``degraded``, ``missing``."""
+
+def inspect_process(pid: int) -> dict[str, Any]:
+    """What a process offers of its code. Nothing is changed.
+
+    Returns:
+        comm; mappings, a list of dictionaries by address: start, end, path (a name in brackets, or empty: no file),
+        build_id (hex), sections (names of the telling ones: ``.eh_frame``, ``.symtab``, ...), debug_link, reason
+        (why its file cannot be read, or empty); perf_map_names and jitdump_codes: counts, None without such a file.
+    """
 
 def probe_event(type: int, config: int) -> str:
     """Why perf_event_open(2) refuses this event here; empty when it does not."""

@@ -156,6 +156,13 @@ def test_export_picks_the_format_by_suffix_or_by_name(tmp_path):
     assert (tmp_path / "x").read_text() == (tmp_path / "x.folded").read_text()
 
 
+def test_export_shows_the_first_event_when_there_are_several(tmp_path):
+    profile = two_events()
+    for name in ("x.folded", "first.folded"):
+        profile.export(tmp_path / name, event=profile.events[0].name if name.startswith("first") else None)
+    assert (tmp_path / "x.folded").read_text() == (tmp_path / "first.folded").read_text() != ""
+
+
 def test_a_file_with_one_event_names_nothing_of_the_others(tmp_path):
     two_events().export(tmp_path / "cpu.hound", event="cpu")
     kept = stackhound.load(tmp_path / "cpu.hound")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -273,7 +272,7 @@ class Jit:
         assert len({frame.reason for frame in made}) == 1
 
 
-@pytest.fixture(params=["private", "shared"])
+@pytest.fixture(params=["private", "shared", "memfd"])
 def jit(request: pytest.FixtureRequest) -> Iterator[Jit]:
     with Program(build("jit.c"), request.param) as program:
         jit = Jit(program)
@@ -344,54 +343,6 @@ def test_a_perf_map_is_found_from_outside_the_namespaces_of_its_process() -> Non
         Path(f"/proc/{pid}/root/tmp/perf-1.map").write_text(f"{start} {size} made_in_a_container\n")
         samples = recorded(program, pids=(pid,))
     assert count(samples, "made_in_a_container") > 0.9 * count(samples), misses(samples)
-
-
-BUSY_JAVASCRIPT = """
-function hotFunction(n) { let x = 0; for (let i = 0; i < n; i++) x = (x + i * 7) % 1000003; return x; }
-console.log(process.pid);
-console.log("ready");
-for (;;) hotFunction(1000000);
-"""
-
-
-def test_functions_of_node_are_named(tmp_path: Path) -> None:
-    script = tmp_path / "busy.js"
-    script.write_text(BUSY_JAVASCRIPT)
-    options = ("--perf-basic-prof", "--interpreted-frames-native-stack")
-    with Program(require("node"), *options, script, cwd=tmp_path) as program:
-        pid = int(program.preface[0])  # `node` may be a script that starts the real one
-        samples = recorded(program, pids=(pid,))
-        Path(f"/tmp/perf-{pid}.map").unlink()
-    made = where(samples, lambda sample: any("hotFunction" in name for name in sample.names))
-    assert count(made) > 0.5 * count(samples), misses(samples)
-    assert {frame.kind for sample in made for frame in sample.frames if "hotFunction" in frame.name} == {"jit"}
-
-
-@contextmanager
-def python(version: str) -> Iterator[str]:
-    """An interpreter that writes a perf map (CPython 3.12 and later)."""
-    candidates = [
-        shutil.which(f"python{version}"),
-        *Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"),
-    ]
-    for candidate in filter(None, candidates):
-        probe = [candidate, "-X", "perf", "-c", "import sys; sys.exit(not sys.is_stack_trampoline_active())"]
-        if subprocess.run(probe, check=False, capture_output=True).returncode == 0:
-            yield str(candidate)
-            return
-    pytest.skip(f"needs CPython {version} with -X perf")
-
-
-@pytest.mark.parametrize("version", ["3.12", "3.13"])
-def test_functions_of_python_are_named(tmp_path: Path, version: str) -> None:
-    script = tmp_path / "busy.py"
-    script.write_text("def hot(): pass\nprint('ready', flush=True)\nwhile True: hot(); hot(); hot(); hot(); hot()\n")
-    with python(version) as interpreter, Program(interpreter, "-X", "perf", script) as program:
-        # Most interpreters are built without frame pointers: then only samples in the trampoline itself show it.
-        samples = samples_of(record_some(2000, program, frequency_hz=4999, lines=False))
-        Path(f"/tmp/perf-{program.pid}.map").unlink()
-    names = {frame.name for sample in samples for frame in sample.frames if frame.kind == "jit"}
-    assert f"py::hot:{script}" in names, (names, misses(samples))
 
 
 # Libraries

@@ -7,7 +7,7 @@ from collections import Counter
 import polars as pl
 from hypothesis import given
 
-from fixtures.profiles import build_profile
+from fixtures.profiles import CPU, FAULTS, build_profile
 from fixtures.strategies import build, expected_paths, repeatable, samples
 from stackhound.profile.units import format_value
 
@@ -107,3 +107,20 @@ def test_self_adds_up_to_everything_and_total_counts_samples_not_frames(rows):
         own.update(dict.fromkeys(path[-1:], value))
         total.update(dict.fromkeys(set(path), value))
     assert values(build(rows).top(100, "cpu")) == {name: (own[name], total[name]) for name in total}
+
+
+def test_of_several_events_the_first_is_shown_and_the_table_says_so():
+    rows = [(*ROWS[0], "cpu"), ("app", 7, 7, 0, 9, ["touch"], 5, 1, "page-faults")]
+    top = build_profile(rows, events=(CPU, FAULTS)).top(10)
+    assert top.event.name == "cpu"
+    assert list(values(top)) == ["fib", "main"]
+    note = 'cpu; this profile also has page-faults: event="NAME" shows them'
+    assert str(top).splitlines()[0] == note
+    assert "<caption>cpu; this profile also has page-faults" in top._repr_html_()
+
+
+def test_an_event_that_was_asked_for_needs_no_remark():
+    rows = [(*ROWS[0], "cpu"), ("app", 7, 7, 0, 9, ["touch"], 5, 1, "page-faults")]
+    top = build_profile(rows, events=(CPU, FAULTS)).top(10, "page-faults")
+    assert list(values(top)) == ["touch"]
+    assert str(top).splitlines()[0].split() == ["self", "total", "self", "total", "function", "object"]

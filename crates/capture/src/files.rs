@@ -60,6 +60,13 @@ struct Loaded {
     elf: Option<Elf>,
 }
 
+impl HeldFile {
+    fn load(&mut self, profile: &mut Profile) -> &Loaded {
+        self.loaded
+            .get_or_insert_with(|| load(self.handle.as_ref(), self.kind, &self.path, profile))
+    }
+}
+
 /// Every file that was seen mapped, once.
 #[derive(Default)]
 pub struct FileStore {
@@ -150,13 +157,16 @@ impl FileStore {
 
     /// The object a file is, and an offset in it as the object's own address.
     pub fn resolve(&mut self, file: FileId, offset: FileOffset, profile: &mut Profile) -> (ObjectId, ObjectAddr) {
-        let held = &mut self.files[file.0 as usize];
-        let loaded = held
-            .loaded
-            .get_or_insert_with(|| load(held.handle.as_ref(), held.kind, &held.path, profile));
+        let loaded = self.files[file.0 as usize].load(profile);
         self.by_object.insert(loaded.object, file);
         let address = loaded.elf.as_ref().and_then(|elf| elf.object_addr(offset));
         (loaded.object, address.unwrap_or(ObjectAddr(offset.0)))
+    }
+
+    /// Whether a file is memory with code that a process made, and no program or library.
+    pub fn is_made_code(&mut self, file: FileId, profile: &mut Profile) -> bool {
+        let held = &mut self.files[file.0 as usize];
+        is_memory(&held.path) && held.load(profile).elf.is_none()
     }
 
     /// The object of a file, for the table of mappings.
@@ -218,12 +228,23 @@ fn load(handle: Option<&OwnedFd>, kind: ObjectKind, path: &str, profile: &mut Pr
     let mut prefix = vec![0; PREFIX_BYTES];
     let read = file.read_at(&mut prefix, 0).unwrap_or(0);
     let elf = Elf::parse(&prefix[..read]).ok(); // what is no ELF file has names all the same, or none with a reason
+    let kind = if elf.is_none() && is_memory(path) {
+        ObjectKind::Jit
+    } else {
+        kind
+    };
     let build_id = elf.as_ref().map(|elf| elf.build_id.clone()).unwrap_or_default();
     let identity = file.metadata().map(|metadata| identity(&metadata)).unwrap_or_default();
     Loaded {
         object: profile.object_with_identity(kind, path, &build_id, &identity),
         elf,
     }
+}
+
+/// Whether the file lies in memory alone (mm/memfd.c, shm_open(3)), as of runtimes that map their code twice: once to
+/// write it, once to run it.
+fn is_memory(path: &str) -> bool {
+    path.starts_with("/memfd:") || path.starts_with("/dev/shm/")
 }
 
 /// What tells a file without a build-id from another of its path: size and time of the last change.

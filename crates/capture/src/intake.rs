@@ -131,6 +131,7 @@ impl Intake {
     /// Lets somebody read files that others may cut short meanwhile.
     fn with_sources<T>(&mut self, read: impl FnOnce(&mut Profile, &mut SymbolSources) -> T) -> Result<T> {
         let guard = Guard::new().map_err(|error| Error::system("SIGBUS cannot be caught", &error))?;
+        self.processes.look_at_made_code(&self.files, &mut self.profile);
         let mut sources = SymbolSources {
             files: &mut self.files,
             processes: &mut self.processes,

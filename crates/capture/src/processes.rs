@@ -3,9 +3,7 @@
 //! Side-band records and samples arrive here ordered by time. A process is known by its pid and its start; exec makes
 //! it another program, with a row and mappings of its own.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -15,6 +13,7 @@ use stackhound_core::profile::Profile;
 use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, StackId, ThreadId};
 
 use crate::files::{FileId, FileStore};
+use crate::made_code::{MAX_DUMPS, MadeCode, is_jitdump};
 use crate::mappings::{Mapping, Target, cut_out, find};
 use crate::procfs::{self, ProcessInfo, ProgramInfo};
 use crate::raw_sample::RawSample;
@@ -38,22 +37,19 @@ struct Instance {
     row: Option<ProcessId>,
     written: HashSet<(u64, u64, FileId)>,
     has_news: bool,
-    anonymous: Option<ObjectId>,
+    /// The object of the code that it makes.
+    made: Option<ObjectId>,
+    /// jitdump files, the newest last.
+    dumps: Vec<FileId>,
     ended_ns: Option<u64>,
     was_gone: bool,
-}
-
-/// A perf map that was there when code without a file was first sampled.
-pub struct PerfMap {
-    /// Opened, checked.
-    pub file: File,
 }
 
 /// All processes of the recording.
 #[derive(Default)]
 pub struct Processes {
     by_pid: HashMap<u32, Instance>,
-    perf_maps: HashMap<ObjectId, Option<PerfMap>>,
+    made_code: HashMap<ObjectId, MadeCode>,
     unknown: HashMap<&'static str, ObjectId>,
     reasons: HashMap<ObjectId, &'static str>,
     gone: u64,
@@ -75,7 +71,6 @@ pub enum Known<'a> {
 const OUTSIDE: &str = "outside any mapping";
 const GONE: &str = "process gone before its mappings were seen";
 const VSYSCALL: &str = "vsyscall page";
-const NO_PERF_MAP: &str = "code without a file, and no perf map";
 
 impl Processes {
     /// `only_known`: what other processes do than those scanned, their children and sampled ones is passed over.
@@ -139,6 +134,7 @@ impl Processes {
         };
         let child = Instance {
             mappings: Arc::clone(&from.mappings),
+            dumps: from.dumps.clone(),
             ..Instance::empty(info)
         };
         self.by_pid.insert(pid, child);
@@ -210,6 +206,11 @@ impl Processes {
             };
             Some((pid, became_other, known))
         })
+    }
+
+    /// What is known of a process is to be told again.
+    pub fn mark_changed(&mut self, pid: u32) {
+        self.changed.entry(pid).or_default();
     }
 
     /// Forgets processes that ended a while ago.
@@ -315,12 +316,14 @@ impl Processes {
                 file_offset,
                 target: Target::File(file),
                 ..
-            }) => files.resolve(file, FileOffset(address.0 - start + file_offset), profile),
+            }) if !files.is_made_code(file, profile) => {
+                files.resolve(file, FileOffset(address.0 - start + file_offset), profile)
+            }
             Some(Mapping {
-                target: Target::Anonymous,
+                target: Target::Anonymous | Target::File(_),
                 ..
             }) => {
-                let object = instance.anonymous_object(pid, profile, &mut self.perf_maps);
+                let object = instance.made_object(pid, profile, &mut self.made_code);
                 (object, ObjectAddr(address.0))
             }
             Some(Mapping {
@@ -344,9 +347,24 @@ impl Processes {
         self.reasons.get(&object).copied()
     }
 
-    /// The perf map of an object that is a process's code without a file; Err with the reason where there is none.
-    pub fn perf_map(&mut self, object: ObjectId) -> Option<Result<&mut PerfMap, &'static str>> {
-        Some(self.perf_maps.get_mut(&object)?.as_mut().ok_or(NO_PERF_MAP))
+    /// What a program tells of an object that is the code that it made.
+    pub fn made_code(&self, object: ObjectId) -> Option<&MadeCode> {
+        self.made_code.get(&object)
+    }
+
+    /// Reads what programs have written of the code that they make, where frames in it have no names yet; and tells
+    /// frames apart where code took the place of other code.
+    pub fn look_at_made_code(&mut self, files: &FileStore, profile: &mut Profile) {
+        let fresh = profile.unsymbolized_objects();
+        for (object, code) in self.made_code.iter_mut().filter(|(object, _)| fresh.contains(*object)) {
+            code.refresh(files);
+            let reuse = code.reuse(&profile.addresses_of(*object));
+            if !reuse.addresses.is_empty() {
+                profile.tell_apart(*object, &reuse.addresses, |address, time_ns| {
+                    reuse.generation_at(address, time_ns)
+                });
+            }
+        }
     }
 
     /// Samples of processes that were gone before they could be looked at.
@@ -366,7 +384,8 @@ impl Instance {
             row: None,
             written: HashSet::new(),
             has_news: true,
-            anonymous: None,
+            made: None,
+            dumps: Vec::new(),
             ended_ns: None,
             was_gone: false,
         }
@@ -383,15 +402,7 @@ impl Instance {
         };
         let mut instance = Self::empty(info);
         for map in parse_maps(&procfs::maps(pid).unwrap_or_default()).filter(|map| map.executable) {
-            let map = MappedFile {
-                start: map.start.0,
-                end: map.end.0,
-                file_offset: map.file_offset.0,
-                device: map.device,
-                inode: map.inode,
-                path: map.path.into_bytes(),
-            };
-            instance.add(pid, &map, now_ns, files);
+            instance.add(pid, &map.into(), now_ns, files);
         }
         instance
     }
@@ -404,8 +415,11 @@ impl Instance {
             path if map.inode == 0 || !path.starts_with(b"/") || is_shared_anonymous(path) => Target::Anonymous,
             _ => Target::File(files.hold(pid, map)),
         };
-        if matches!(target, Target::File(_)) && self.info.program.executable.is_empty() {
-            self.info.program.executable = String::from_utf8_lossy(&map.path).into_owned();
+        if let Target::File(file) = target {
+            if self.info.program.executable.is_empty() {
+                self.info.program.executable = String::from_utf8_lossy(&map.path).into_owned();
+            }
+            self.note_dump(file, &map.path);
         }
         let first_ns = time_ns;
         let new = Mapping {
@@ -422,6 +436,14 @@ impl Instance {
             let at = mappings.partition_point(|mapping| mapping.start < new.start);
             mappings.insert(at, new);
             self.has_news = true;
+        }
+    }
+
+    /// The object of its code is asked for again, and gets to know the dump.
+    fn note_dump(&mut self, file: FileId, path: &[u8]) {
+        if is_jitdump(path) && self.dumps.len() < MAX_DUMPS && !self.dumps.contains(&file) {
+            self.dumps.push(file);
+            self.made = None;
         }
     }
 
@@ -520,21 +542,22 @@ impl Instance {
         }
     }
 
-    /// Code without a file: one object for the program, whose perf map is opened at first sight.
-    fn anonymous_object(
+    /// Code that the program made: one object, whose perf map is opened at first sight.
+    fn made_object(
         &mut self,
         pid: u32,
         profile: &mut Profile,
-        perf_maps: &mut HashMap<ObjectId, Option<PerfMap>>,
+        made_code: &mut HashMap<ObjectId, MadeCode>,
     ) -> ObjectId {
-        if let Some(object) = self.anonymous {
+        if let Some(object) = self.made {
             return object;
         }
         let start_ns = self.start_boottime_ns.unwrap_or(0);
         let name = format!("[code of {} {pid}@{start_ns}]", self.info.comm);
         let object = profile.object(ObjectKind::Jit, &name, &[]);
-        perf_maps.insert(object, open_perf_map(pid));
-        *self.anonymous.insert(object)
+        let earlier = made_code.remove(&object);
+        made_code.insert(object, MadeCode::new(pid, start_ns, &self.dumps, earlier));
+        *self.made.insert(object)
     }
 }
 
@@ -543,20 +566,6 @@ fn is_shared_anonymous(path: &[u8]) -> bool {
     [&b"/dev/zero"[..], b"/SYSV", b"/anon_hugepage"]
         .iter()
         .any(|name| path.starts_with(name))
-}
-
-/// /tmp/perf-PID.map as the process sees it: a regular file of its own user or root, no link, never waited for.
-fn open_perf_map(pid: u32) -> Option<PerfMap> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let ns_pid = procfs::innermost_id(&status, "NSpid:")?;
-    let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(format!("/proc/{pid}/root/tmp/perf-{ns_pid}.map"))
-        .ok()?;
-    let metadata = file.metadata().ok()?;
-    (metadata.is_file() && [0, owner].contains(&metadata.uid())).then_some(PerfMap { file })
 }
 
 /// The container's id in a cgroup path: the last run of 64 hexadecimal digits (Docker, containerd, CRI-O, Podman).

@@ -61,6 +61,11 @@ impl ProcessInfo {
         })
     }
 
+    /// Its start, CLOCK_BOOTTIME, as exactly as /proc says it.
+    pub fn start_boottime_ns(&self) -> u64 {
+        self.start_ticks * TICK_NS
+    }
+
     /// Whether it is the process that began at this time, and not a later one with its number.
     pub fn began_at(&self, start_boottime_ns: u64) -> bool {
         self.start_ticks.abs_diff(start_boottime_ns / TICK_NS) <= 1

@@ -24,6 +24,7 @@ use crate::processes::Known;
 use crate::procfs;
 use crate::programs::{Programs, kernel_can_unwind, possible_cpus};
 use crate::sideband::{ProcessEvent, Sideband};
+use crate::sigbus::Guard;
 use crate::targets::Targets;
 use crate::tracefs::Tracefs;
 use crate::unwind::Unwinder;
@@ -421,7 +422,7 @@ impl Recording {
 
     fn keep_up(&mut self) -> Result<()> {
         self.intake.processes.forget_ended(cost::boottime_ns());
-        self.unwinder.iter_mut().for_each(Unwinder::keep_up);
+        self.keep_up_unwinding()?;
         let online = cpus::online();
         let gone = self.programs.detach_lost_cpus(&online);
         self.sideband.drop_cpus(&gone);
@@ -430,6 +431,18 @@ impl Recording {
         follow.map_err(|error| Error::system("processes cannot be followed on a new CPU", &error))?;
         self.programs.attach_missing(&online)?;
         self.flush()
+    }
+
+    fn keep_up_unwinding(&mut self) -> Result<()> {
+        let Some(unwinder) = &mut self.unwinder else {
+            return Ok(());
+        };
+        unwinder.keep_up();
+        let _guard = Guard::new().map_err(|error| Error::system("SIGBUS cannot be caught", &error))?;
+        for pid in unwinder.read_made_code(&self.intake.files) {
+            self.intake.processes.mark_changed(pid);
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -614,6 +627,7 @@ fn begin_unwinding(options: &Options, programs: &mut Programs, intake: &mut Inta
 /// Tells the walker what changed in the mappings of processes. `with_tables`: has their tables made, too, before the
 /// walker misses them.
 fn publish(unwinder: &mut Unwinder, intake: &mut Intake, with_tables: bool) -> Result<()> {
+    let _guard = Guard::new().map_err(|error| Error::system("SIGBUS cannot be caught", &error))?;
     let Intake { processes, files, .. } = intake;
     for (pid, became_other, known) in processes.take_changed() {
         if became_other {
@@ -624,7 +638,7 @@ fn publish(unwinder: &mut Unwinder, intake: &mut Intake, with_tables: bool) -> R
                 if with_tables {
                     unwinder.prepare(mappings, files);
                 }
-                unwinder.publish(pid, mappings)?;
+                unwinder.publish(pid, mappings, files)?;
             }
             Known::Gone => unwinder.forget(pid),
         }

@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stackhound_core::maps::Map;
+
 use crate::cpus;
 use crate::perf_event;
 
@@ -76,6 +78,19 @@ pub struct MappedFile {
     pub inode: u64,
     /// As the process sees it, or a name in brackets.
     pub path: Vec<u8>,
+}
+
+impl From<Map> for MappedFile {
+    fn from(map: Map) -> Self {
+        Self {
+            start: map.start.0,
+            end: map.end.0,
+            file_offset: map.file_offset.0,
+            device: map.device,
+            inode: map.inode,
+            path: map.path.into_bytes(),
+        }
+    }
 }
 
 /// The side-band rings of all CPUs.

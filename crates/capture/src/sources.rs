@@ -1,6 +1,5 @@
 //! Where the symbols of each object are to be had.
 
-use std::io::Read;
 use std::path::PathBuf;
 
 use stackhound_core::rows::ObjectId;
@@ -8,10 +7,7 @@ use stackhound_core::symbolize::{Source, Sources};
 
 use crate::files::FileStore;
 use crate::kernel::KernelSpace;
-use crate::processes::{PerfMap, Processes};
-
-/// A perf map of more than this is cut: 64 MiB are about a million functions.
-const PERF_MAP_BYTES: u64 = 64 << 20;
+use crate::processes::Processes;
 
 /// Everything that knows objects, for the symbolizer.
 pub struct SymbolSources<'a> {
@@ -31,8 +27,8 @@ impl Sources for SymbolSources<'_> {
         if let Some(reason) = self.processes.reason(object) {
             return Source::Missing(reason.into());
         }
-        if let Some(perf_map) = self.processes.perf_map(object) {
-            return perf_map.map_or_else(|reason| Source::Missing(reason.into()), read_perf_map);
+        if let Some(code) = self.processes.made_code(object) {
+            return code.source(addresses);
         }
         if let Some(name) = self.kernel.program_name(object) {
             return Source::Named(name.into());
@@ -60,14 +56,6 @@ impl SymbolSources<'_> {
             },
             Source::Found,
         )
-    }
-}
-
-fn read_perf_map(perf_map: &mut PerfMap) -> Source {
-    let mut bytes = Vec::new();
-    match (&mut perf_map.file).take(PERF_MAP_BYTES).read_to_end(&mut bytes) {
-        Ok(_) => Source::PerfMap(bytes),
-        Err(error) => Source::Missing(format!("perf map cannot be read: {error}")),
     }
 }
 

@@ -13,7 +13,9 @@ mod error;
 pub mod guard;
 pub mod hashes;
 mod image;
+pub mod inspection;
 mod intern;
+pub mod jitdump;
 pub mod maps;
 pub mod parquet;
 pub mod paths;
@@ -23,6 +25,7 @@ pub mod pprof;
 pub mod profile;
 #[cfg(test)]
 mod random;
+pub mod reuse;
 pub mod rows;
 mod samples;
 pub mod symbolize;

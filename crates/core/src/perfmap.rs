@@ -62,6 +62,11 @@ impl PerfMap {
         self.pieces.is_empty()
     }
 
+    /// How many names it has, those among them that newer ones replaced.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// What is at this address of the process.
     pub fn find(&self, address: u64) -> Option<&Entry> {
         let after = self.pieces.partition_point(|piece| piece.start <= address);
@@ -76,7 +81,7 @@ fn parse_line(line: &[u8]) -> Option<Entry> {
     let entry = Entry {
         start: parse_hex(start)?,
         size: parse_hex(size)?,
-        name: parse_name(name),
+        name: readable_name(name),
     };
     let valid = entry.size > 0 && entry.start.checked_add(entry.size).is_some() && !entry.name.is_empty();
     valid.then_some(entry)
@@ -96,7 +101,8 @@ fn parse_hex(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-fn parse_name(name: &[u8]) -> String {
+/// As much of a name as is kept, without control characters.
+pub(crate) fn readable_name(name: &[u8]) -> String {
     let name = &name[..name.len().min(MAX_NAME_BYTES)];
     String::from_utf8_lossy(name)
         .chars()

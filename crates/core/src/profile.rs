@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use arrow_array::RecordBatch;
+use hashbrown::HashSet;
 
 use crate::address::ObjectAddr;
 use crate::intern::{Locations, Objects, Stacks, Threads};
@@ -166,6 +167,11 @@ impl Profile {
         };
         self.samples = Samples::default();
         tables
+    }
+
+    /// The objects with locations that nobody has looked up yet.
+    pub fn unsymbolized_objects(&self) -> HashSet<ObjectId> {
+        self.locations.object[self.unsymbolized()].iter().copied().collect()
     }
 
     /// The locations that nobody has looked up yet.

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod errors;
+mod inspection;
 mod session;
 mod tables;
 
@@ -14,6 +15,8 @@ mod _native {
     use crate::arrow::{PyArray, PyStream};
     #[pymodule_export]
     use crate::errors::NativeError;
+    #[pymodule_export]
+    use crate::inspection::inspect_process;
     #[pymodule_export]
     use crate::session::{Session, build_id, list_events, probe, probe_event};
     #[pymodule_export]

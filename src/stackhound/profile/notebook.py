@@ -25,11 +25,12 @@ def profile_html(profile: Profile) -> str:
     return "".join(parts)
 
 
-def table_html(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_html(headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
     """An HTML table."""
+    above = f"<caption>{_escape(caption)}</caption>" if caption else ""
     head = "".join(f"<th>{_escape(heading)}</th>" for heading in headings)
     body = "".join(f"<tr>{''.join(f'<td>{_escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table>{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _escape(text: str) -> str:

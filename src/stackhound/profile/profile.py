@@ -172,8 +172,12 @@ class Profile(TableSet):
     def top(self, n: int = 10, event: str | None = None) -> TopTable:
         """The ``n`` functions with the most time (or whatever the event counts) of their own.
 
+        Args:
+            n: at most so many.
+            event: its name; None means the first that was asked for. The table says which when there are several.
+
         Raises:
-            UsageError: no such event, or several and None was given.
+            UsageError: no such event.
         """
         from stackhound.profile.top import build_top
 
@@ -271,7 +275,10 @@ class Profile(TableSet):
         save(self, path, keep_old=keep_old)
 
     def export(self, path: str | Path, format: str | None = None, event: str | None = None) -> None:  # noqa: A002
-        """Write the profile in another format: see `stackhound.profile.export.export`."""
+        """Write the profile in another format: see `stackhound.profile.export.export`.
+
+        A format that shows one event shows the first that was asked for, unless ``event`` names another.
+        """
         from stackhound.profile.export import export
 
         export(self, path, format, event)

@@ -29,9 +29,10 @@ class TopTable:
     polars, DuckDB and pandas read it; text in it comes from the profiled programs and is escaped only when printed.
     """
 
-    def __init__(self, table: Table, event: Event) -> None:
+    def __init__(self, table: Table, event: Event, note: str = "") -> None:
         self.table = table
         self.event = event
+        self.note = note  # shown above it
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -68,14 +69,14 @@ class TopTable:
     def __str__(self) -> str:
         lines = [HEADINGS, *self.cells()]
         widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-        return "\n".join(_align(line, widths) for line in lines)
+        return "\n".join([*([self.note] if self.note else []), *(_align(line, widths) for line in lines)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         from stackhound.profile.notebook import table_html
 
-        return table_html(HEADINGS, self.cells())
+        return table_html(HEADINGS, self.cells(), self.note)
 
 
 HEADINGS = ("self", "total", "self", "total", "function", "object")
@@ -84,13 +85,24 @@ NUMBER_COLUMNS = 4
 
 def build_top(profile: Profile, n: int, event: str | None) -> TopTable:
     """See `Profile.top`."""
-    tree = profile.tree(event)
+    tree = profile.tree(event or _first_event(profile))
     group, representative = group_functions(tree.frames)
     own, total = function_values(tree, group, len(representative))
     largest = np.iinfo(np.uint64).max
     best = np.lexsort((largest - total, largest - own))[: max(0, n)]
     best = best[total[best] > 0]
-    return TopTable(_top_table(profile, tree, representative[best], own[best], total[best]), tree.event)
+    table = _top_table(profile, tree, representative[best], own[best], total[best])
+    return TopTable(table, tree.event, "" if event else _say_which(profile))
+
+
+def _first_event(profile: Profile) -> str | None:
+    return profile.events[0].name if profile.events else None
+
+
+def _say_which(profile: Profile) -> str:
+    """What is shown, where somebody may have meant something else; empty where there is only one event."""
+    first, *others = [event.name for event in profile.events]
+    return printable(f'{first}; this profile also has {", ".join(others)}: event="NAME" shows them') if others else ""
 
 
 def group_functions(frames: Frames) -> tuple[Numbers, Numbers]:

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use memmap2::Mmap;
-use stackhound_core::elf::Elf;
-use stackhound_core::unwind;
+use stackhound_core::address::{FileOffset, ObjectAddr};
+use stackhound_core::elf::{Elf, Segment};
+use stackhound_core::unwind::{self, Table};
 
 use super::cache::Cache;
 use super::memory::{Memory, Piece};
@@ -67,6 +68,30 @@ impl Builder {
             self.large_files.insert(file);
         }
         self.send(file, Job::Load(file, handle));
+    }
+
+    /// Puts the table of made code into a place, now. False when there is no room for it, or nothing in it.
+    pub fn load_made(&self, place: u32, table: &Table, bytes: u64) -> bool {
+        let segment = Segment {
+            file_offset: FileOffset(0),
+            address: ObjectAddr(0),
+            size: bytes,
+            executable: true,
+        };
+        let outcome = lock(&self.workshop.tables).load(place, &table.view(), &[segment]);
+        let Ok(Outcome::Loaded(loaded)) = outcome else {
+            return false;
+        };
+        lock(&self.workshop.loaded).insert(place, loaded);
+        true
+    }
+
+    /// Takes it out of that place, now.
+    pub fn unload_made(&self, place: u32) {
+        let loaded = lock(&self.workshop.loaded).remove(&place);
+        if let Some(loaded) = loaded {
+            self.retire(lock(&self.workshop.tables).unload(place, loaded));
+        }
     }
 
     /// Takes a file's table out of use.

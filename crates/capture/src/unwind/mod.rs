@@ -5,6 +5,7 @@
 
 mod builder;
 mod cache;
+mod made;
 mod memory;
 mod process_table;
 pub mod replay;
@@ -25,6 +26,7 @@ use crate::error::Result;
 use crate::files::{FileId, FileStore};
 use crate::mappings::{Mapping, Target};
 use builder::Builder;
+use made::{FIRST_REGION, MadeTables, Region, region_of};
 use memory::{Memory, Piece};
 use process_table::ProcessTable;
 use tables::Tables;
@@ -58,6 +60,7 @@ pub struct Unwinder {
     /// Files whose tables were asked for.
     requested: HashSet<u32>,
     users: Users,
+    made: MadeTables,
     wanted: Wanted,
     builder: Builder,
 }
@@ -79,6 +82,7 @@ impl Unwinder {
             retired: Vec::new(),
             requested: HashSet::new(),
             users: Users::default(),
+            made: MadeTables::default(),
             wanted: Wanted::new(maps.wanted)?,
             builder: Builder::start(tables, Arc::clone(&memory))?,
             memory,
@@ -110,21 +114,23 @@ impl Unwinder {
     }
 
     fn request(&mut self, file: u32, files: &FileStore) {
-        if self.requested.insert(file) {
+        if file < FIRST_REGION && self.requested.insert(file) {
             self.builder.load(file, files.duplicate(FileId::from_index(file)));
         }
     }
 
     /// A process has these mappings from now on.
-    pub fn publish(&mut self, pid: u32, mappings: &[Mapping]) -> Result<()> {
+    pub fn publish(&mut self, pid: u32, mappings: &[Mapping], files: &FileStore) -> Result<()> {
         if mappings.is_empty() {
             return Ok(()); // a kernel thread, or a program that is being loaded
         }
         self.publications = self.publications.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        let words = mapping_words(mappings, self.publications);
+        let (regions, left) = self.made.update(pid, mappings, files, &self.builder);
+        let words = mapping_words(mappings, regions, self.publications);
         let stored = tables::lock(&self.memory).store(&words)?;
         let Some(piece) = stored else {
             self.clear(pid); // no room: better no mappings than old ones
+            self.made.give_back(left, &self.builder);
             return Ok(());
         };
         if self.processes.set(pid, piece.reference) {
@@ -134,6 +140,7 @@ impl Unwinder {
         } else {
             self.retired.push(piece);
         }
+        self.made.give_back(left, &self.builder);
         Ok(())
     }
 
@@ -157,6 +164,12 @@ impl Unwinder {
     fn withdraw(&mut self, pid: u32) {
         self.retired.extend(self.published.remove(&pid));
         self.users.remove(pid);
+        self.made.remove(pid, &self.builder);
+    }
+
+    /// Reads on what processes tell of the code that they make; those that are to be published again.
+    pub fn read_made_code(&mut self, files: &FileStore) -> Vec<u32> {
+        self.made.read_on(files)
     }
 
     /// Gives back what is not used any more.
@@ -173,7 +186,7 @@ impl Unwinder {
 }
 
 /// `struct unwind_mappings`, the starts, and `struct unwind_mapping` for each.
-fn mapping_words(mappings: &[Mapping], publication: NonZeroU32) -> Vec<u32> {
+fn mapping_words(mappings: &[Mapping], regions: &[Region], publication: NonZeroU32) -> Vec<u32> {
     let below = mappings.partition_point(|mapping| mapping.start < SEARCHED_BELOW); // all but the vsyscall page
     let mappings = &mappings[..below.min(abi::UNWIND_MAX_MAPPINGS)];
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
@@ -181,8 +194,11 @@ fn mapping_words(mappings: &[Mapping], publication: NonZeroU32) -> Vec<u32> {
     words.extend(mappings.iter().flat_map(|mapping| halves(mapping.start)));
     for mapping in mappings {
         words.extend(halves(mapping.end));
-        words.extend(halves(mapping.file_offset));
-        words.extend([file_of(mapping).unwrap_or(abi::UNWIND_NO_FILE as u32), 0]);
+        let region = region_of(mapping, regions);
+        let offset = region.map_or(mapping.file_offset, |region| mapping.start.wrapping_sub(region.base));
+        let file = region.map(|region| region.file).or_else(|| file_of(mapping));
+        words.extend(halves(offset));
+        words.extend([file.unwrap_or(abi::UNWIND_NO_FILE as u32), 0]);
     }
     words
 }
@@ -190,7 +206,7 @@ fn mapping_words(mappings: &[Mapping], publication: NonZeroU32) -> Vec<u32> {
 /// Its place in the table of files; None for code without a file, or one too many.
 fn file_of(mapping: &Mapping) -> Option<u32> {
     match mapping.target {
-        Target::File(file) => Some(file.index()).filter(|index| (*index as usize) < abi::UNWIND_FILES),
+        Target::File(file) => Some(file.index()).filter(|index| *index < FIRST_REGION),
         Target::Anonymous | Target::Vsyscall => None,
     }
 }
@@ -214,6 +230,7 @@ mod tests {
                 mapping(0x8_0000_0000, 99_999),
                 mapping(0xffff_ffff_ff60_0000, 0),
             ],
+            &[],
             NonZeroU32::MIN,
         );
         let starts = [2, 1, 0, 7, 0, 8];

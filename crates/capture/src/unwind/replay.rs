@@ -75,7 +75,7 @@ impl Replay {
 
     fn store(&mut self, mappings: &[Mapping]) -> Result<u32> {
         self.publications = self.publications.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        let words = mapping_words(mappings, self.publications);
+        let words = mapping_words(mappings, &[], self.publications);
         let piece = lock(&self.memory).store(&words)?;
         let full = || Error::system("no room for more mappings", &std::io::ErrorKind::OutOfMemory.into());
         let piece = piece.ok_or_else(full)?;

@@ -207,6 +207,7 @@ fn to_i64(value: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::address::ObjectAddr;
+    use crate::perfmap::PerfMap;
     use crate::profile::Profile as Recorded;
     use crate::rows::{EventRow, ObjectId, ObjectKind, ProcessRow, SampleRow, StackId};
     use crate::symbolize::{Source, Sources};
@@ -214,9 +215,10 @@ mod tests {
     struct ByKind;
 
     impl Sources for ByKind {
-        fn source(&mut self, object: ObjectId, _addresses: &[u64]) -> Source {
+        fn source(&mut self, object: ObjectId, addresses: &[u64]) -> Source {
+            let map = PerfMap::parse(b"10 10 main\n20 10 work\n");
             match object.index() {
-                0 => Source::PerfMap(b"10 10 main\n20 10 work\n".to_vec()),
+                0 => Source::Found(addresses.iter().map(|at| map.find(*at).cloned()).collect()),
                 1 => Source::Named("vfs_read".into()),
                 _ => Source::Missing("no symbol table".into()),
             }

@@ -65,10 +65,10 @@ pub enum Source {
         /// The run-time address of the object's address 0.
         base: u64,
     },
-    /// The text of a perf map; the object's addresses are the process's.
-    PerfMap(Vec<u8>),
     /// What is at each of the addresses.
     Found(Vec<Option<Entry>>),
+    /// What is at each of the addresses, made at run time; and why the others have no name.
+    Made(Vec<Option<Made>>, &'static str),
     /// One name for every address.
     Named(String),
     /// No symbols, and why.
@@ -82,6 +82,17 @@ pub struct MissingDebugFile {
     pub build_id: String,
     /// Of the object.
     pub path: String,
+}
+
+/// Code that was made at run time, as its process describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// The function.
+    pub entry: Entry,
+    /// Of its source; empty: unknown.
+    pub file: String,
+    /// In that file; 0: unknown.
+    pub line: u32,
 }
 
 impl Profile {
@@ -449,7 +460,7 @@ mod tests {
             (elf(dir.path().join("nothing")), "file gone"),
             (elf(text), "not an ELF file"),
             (ourselves(), "not in the symbol table"),
-            (Source::PerfMap(b"1000 1 f".to_vec()), "not in the perf map"),
+            (Source::Made(vec![None], "not in the perf map"), "not in the perf map"),
         ] {
             for lines in [false, true] {
                 let profile = symbolized(ObjectKind::Elf, &[1], source.clone(), lines);
@@ -458,13 +469,26 @@ mod tests {
         }
     }
 
-    /// Perf maps and single names need no file.
+    /// Made code and single names need no file.
     #[test]
     fn names_without_files_are_found() {
-        let map = Source::PerfMap(b"1000 10 one\n1010 10 two\n".to_vec());
-        let profile = symbolized(ObjectKind::Jit, &[0x1018, 0x1001, 0x1000], map, true);
+        let made = |start, name: &str, line| {
+            let (size, name) = (0x10, name.to_owned());
+            let entry = Entry { start, size, name };
+            Some(Made {
+                entry,
+                file: "/a.js".into(),
+                line,
+            })
+        };
+        let found = vec![made(0x1000, "one", 3), made(0x1000, "one", 4), made(0x1010, "two", 9)];
+        let source = Source::Made(found, "");
+        let profile = symbolized(ObjectKind::Jit, &[0x1018, 0x1001, 0x1000], source, true);
         let expected = ["two", "one", "one"].map(|name| (vec![name.to_owned()], None));
         assert_eq!(names(&profile), expected);
+        let (lines, functions) = (table(&profile, "lines"), table(&profile, "functions"));
+        assert_eq!(column::<UInt32Array>(&lines, "line").values(), &[9, 4, 3]);
+        assert_eq!(column::<StringArray>(&functions, "file").value(0), "/a.js");
         let profile = symbolized(ObjectKind::Bpf, &[5, 6], Source::Named("prog".into()), false);
         assert_eq!(table(&profile, "functions").num_rows(), 1);
     }

@@ -1,10 +1,10 @@
 //! What was found out about the addresses of one object.
 
-use super::Source;
 use super::demangle::{demangle, shorten};
 use super::functions::Function;
 use super::lookup::NOT_IN_TABLE;
-use crate::perfmap::{Entry, PerfMap};
+use super::{Made, Source};
+use crate::perfmap::Entry;
 
 /// What was found of an object's addresses. Addresses are meant by their index in the request.
 #[derive(Debug, Default)]
@@ -43,8 +43,10 @@ impl Symbols {
     /// What a source says that needs no file.
     pub(super) fn without_files(source: Source, addresses: &[u64]) -> Self {
         match source {
-            Source::PerfMap(text) => Self::of_perf_map(&PerfMap::parse(&text), addresses),
-            Source::Found(entries) => Self::of_entries(entries.iter().map(Option::as_ref), demangle, NOT_IN_TABLE),
+            Source::Found(entries) => {
+                Self::of_functions(entries.iter().map(Option::as_ref).map(of_entry), NOT_IN_TABLE)
+            }
+            Source::Made(found, reason) => Self::of_functions(found.iter().map(Option::as_ref).map(of_made), reason),
             Source::Named(name) => Self::named(&name, addresses),
             Source::Missing(reason) => Self::missing(&reason, addresses.len()),
             Source::Elf { .. } | Source::Kernel { .. } => Self::missing("no file", addresses.len()),
@@ -82,40 +84,49 @@ impl Symbols {
         }
     }
 
-    /// What a perf map says of addresses in increasing order.
-    fn of_perf_map(map: &PerfMap, addresses: &[u64]) -> Self {
-        let entries = addresses.iter().map(|&address| map.find(address));
-        Self::of_entries(entries, |name| name.into(), "not in the perf map")
-    }
-
-    /// What is at each address, with its name made `readable`, or this reason.
-    fn of_entries<'e>(
-        entries: impl Iterator<Item = Option<&'e Entry>>,
-        readable: fn(&str) -> Box<str>,
-        reason: &str,
-    ) -> Self {
+    /// What is at each address, with the line of it, or this reason.
+    fn of_functions(found: impl Iterator<Item = Option<(Function, u32)>>, reason: &str) -> Self {
         let mut symbols = Self::default();
-        for (index, entry) in (0..).zip(entries) {
-            let Some(entry) = entry else {
+        for (index, found) in (0..).zip(found) {
+            let Some((function, line)) = found else {
                 symbols.misses.push((index, reason.to_owned()));
                 continue;
-            };
-            let function = Function {
-                name: readable(&entry.name),
-                system_name: entry.name.as_str().into(),
-                file: "".into(),
-                address: entry.start,
-                size: entry.size,
             };
             if symbols.functions.last() != Some(&function) {
                 symbols.functions.push(function);
             }
-            symbols
-                .frames
-                .push(Frame::plain(index, symbols.functions.len() as u32 - 1));
+            symbols.frames.push(Frame {
+                line,
+                ..Frame::plain(index, symbols.functions.len() as u32 - 1)
+            });
         }
         symbols
     }
+}
+
+fn of_entry(entry: Option<&Entry>) -> Option<(Function, u32)> {
+    let entry = entry?;
+    let function = Function {
+        name: demangle(&entry.name),
+        system_name: entry.name.as_str().into(),
+        file: "".into(),
+        address: entry.start,
+        size: entry.size,
+    };
+    Some((function, 0))
+}
+
+/// Names of made code are as the runtime writes them.
+fn of_made(made: Option<&Made>) -> Option<(Function, u32)> {
+    let Made { entry, file, line } = made?;
+    let function = Function {
+        name: entry.name.as_str().into(),
+        system_name: entry.name.as_str().into(),
+        file: file.as_str().into(),
+        address: entry.start,
+        size: entry.size,
+    };
+    Some((function, *line))
 }
 
 impl Frame {

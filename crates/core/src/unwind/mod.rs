@@ -18,6 +18,7 @@ mod frames;
 mod go;
 mod landmarks;
 mod layers;
+mod made;
 mod pieces;
 mod plt;
 mod rule;
@@ -33,6 +34,7 @@ use std::ops::Range;
 
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian};
 
+pub use made::{MadeCode, TRAMPOLINE_HEAD_BYTES, Unwinding, build_made, trampolines};
 pub use rule::{Cfa, FramePointer, ReturnAddress, Rule};
 pub use statistics::{Reason, Statistics};
 pub use table::{MAX_PAGES, MAX_RULES, PAGE_BITS, Page, RULE_BITS, Table, TableView, offset_of, rule_of};
