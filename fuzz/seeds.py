@@ -35,21 +35,81 @@ FLAGS = {
 }
 
 
+#: What is known for an interpreter by what it has.
+INTERPRETER = FUZZ.parent / "tests" / "fixtures" / "workloads" / "interpreter.c"
+
+#: How small processes with an interpreter are laid out: as crates/core/src/python/known.rs has it. Offsets of, in the
+#: runtime: interpreters; in an interpreter: threads; in a thread state: its pthread_self(), where its frames are; in a
+#: frame: its code, the one before it, its instruction; in a code object: file, name, line table.
+PROCESSES = {
+    9: (32, 8, 176, 24, 32, 24, 104, 104, 112, 120),
+    10: (32, 8, 176, 24, 32, 24, 96, 104, 112, 120),
+    11: (40, 16, 152, 56, 32, 48, 56, 112, 120, 136),
+    12: (40, 72, 136, 56, 0, 8, 56, 112, 120, 136),
+}
+#: Where the input begins in the process that the target makes of it, and how far apart its objects are.
+BASE, ROOM = 0x1000, 512
+
+
 def main() -> None:
-    corpus = FUZZ / "corpus" / "unwind_build"
-    corpus.mkdir(parents=True, exist_ok=True)
-    stored = FUZZ / "corpus" / "unwind_stored"
-    stored.mkdir(parents=True, exist_ok=True)
-    (stored / "small").write_bytes(stored_table())
-    dumps = FUZZ / "corpus" / "jitdump"
-    dumps.mkdir(parents=True, exist_ok=True)
-    (dumps / "small").write_bytes(jitdump())
+    compile_all("unwind_build", SOURCE, FLAGS)
+    compile_all("python_file", INTERPRETER.read_text(), {name: FLAGS[name] for name in ("plain", "stripped")})
+    write("unwind_stored", "small", stored_table())
+    write("jitdump", "small", jitdump())
+    for minor, layout in PROCESSES.items():
+        write("python_code", f"3.{minor}", bytes([minor - 9]) + process(minor, *layout))
+
+
+def compile_all(target: str, text: str, flags: dict[str, tuple[str, ...]]) -> None:
     with TemporaryDirectory() as scratch:
-        source = Path(scratch) / "seed.c"
-        source.write_text(SOURCE)
-        for name, flags in FLAGS.items():
-            subprocess.run(("cc", "-nostdlib", *flags, str(source), "-o", str(corpus / name)), check=True)
-            print(corpus / name)
+        source, made = Path(scratch) / "seed.c", Path(scratch) / "seed"
+        source.write_text(text)
+        for name, how in flags.items():
+            subprocess.run(("cc", "-nostdlib", *how, str(source), "-o", str(made)), check=True)
+            write(target, name, made.read_bytes())
+
+
+def write(target: str, name: str, content: bytes) -> None:
+    path = FUZZ / "corpus" / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    print(path)
+
+
+def process(minor: int, *layout: int) -> bytes:
+    """A runtime, an interpreter, a thread, a C frame, two frames, a code object, its strings, its line table."""
+    interpreters, threads, pthread, frames, code, previous, instruction, *parts = layout
+    memory = bytearray(12 * ROOM)
+
+    def point(holder: int, offset: int, target: int, further: int = 0) -> None:
+        struct.pack_into("<Q", memory, holder * ROOM + offset, BASE + target * ROOM + further)
+
+    def fill(holder: int, offset: int, form: str, *values: object) -> None:
+        struct.pack_into(form, memory, holder * ROOM + offset, *values)
+
+    point(0, interpreters, 1)
+    point(1, threads, 2)
+    point(2, pthread, 10)
+    point(2, frames, 3 if minor >= 11 else 4)
+    point(3, 8 if minor == 11 else 0, 4)
+    for frame in (4, 5):
+        point(frame, code, 6)
+        if minor >= 11:
+            point(frame, instruction, 6, 200)
+        else:
+            fill(frame, instruction, "<i", 2)
+    point(4, previous, 5)
+    for part, offset in enumerate(parts):
+        point(6, offset, 7 + part)
+    for text in (7, 8):
+        fill(text, 16, "<QQQ", 4, 0, 1 << 2 | 1 << 5 | 1 << 6)
+        fill(text, 48 if minor < 12 else 40, "4s", b"work")
+    if minor >= 11:
+        point(6, 128, 8)
+    fill(9, 16, "<QQ6s", 6, 0, b"\x80\x35\x99\x04\x20\xf0")
+    fill(10, 0x310, "<Q", 1)  # the thread's key, in use
+    point(10, 0x318, 2)
+    return bytes(memory)
 
 
 def stored_table() -> bytes:

@@ -42,6 +42,7 @@ setup_test() {
     once apt tests/apt.txt -- ensure_test_packages
     once test pyproject.toml tests/requirements.txt -- install_test_packages
     once oracles tests/oracles/package.json -- install_oracles
+    once interpreters scripts/interpreters.sh -- scripts/interpreters.sh
 }
 
 # once NAME FILE… -- COMMAND…: runs COMMAND unless it was run before with the same FILEs.

@@ -23,6 +23,7 @@ mod pclntab;
 pub mod perfmap;
 pub mod pprof;
 pub mod profile;
+pub mod python;
 #[cfg(test)]
 mod random;
 pub mod reuse;

@@ -165,9 +165,9 @@ fn is_within(code: &[Range<u64>], address: u64) -> bool {
 
 /// The CIEs of a section, each read once.
 #[derive(Default)]
-struct Cies<'f> {
+pub(super) struct Cies<'f> {
     /// Each with the state that its functions begin with.
-    known: Vec<(Cie<'f>, Result<State<'f>, Reason>)>,
+    pub(super) known: Vec<(Cie<'f>, Result<State<'f>, Reason>)>,
     /// Offset to index.
     by_offset: HashMap<usize, usize>,
     /// Offset and index of the one that was asked for last.
@@ -176,7 +176,12 @@ struct Cies<'f> {
 
 impl<'f> Cies<'f> {
     /// The index of the CIE at an offset.
-    fn find(&mut self, offset: usize, section: Section<'f>, executor: &mut Executor<'f>) -> Result<usize, Reason> {
+    pub(super) fn find(
+        &mut self,
+        offset: usize,
+        section: Section<'f>,
+        executor: &mut Executor<'f>,
+    ) -> Result<usize, Reason> {
         match self.last {
             Some((last, index)) if last == offset => return Ok(index),
             _ => {}

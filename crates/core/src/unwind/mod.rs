@@ -19,6 +19,7 @@ mod go;
 mod landmarks;
 mod layers;
 mod made;
+mod outlined;
 mod pieces;
 mod plt;
 mod rule;
@@ -35,6 +36,7 @@ use std::ops::Range;
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian};
 
 pub use made::{MadeCode, TRAMPOLINE_HEAD_BYTES, Unwinding, build_made, trampolines};
+pub(crate) use outlined::outlined;
 pub use rule::{Cfa, FramePointer, ReturnAddress, Rule};
 pub use statistics::{Reason, Statistics};
 pub use table::{MAX_PAGES, MAX_RULES, PAGE_BITS, Page, RULE_BITS, Table, TableView, offset_of, rule_of};

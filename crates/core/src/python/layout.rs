@@ -1,0 +1,204 @@
+//! Where an interpreter keeps what is read of it: offsets in its structures, in bytes.
+
+use super::debug_offsets;
+use super::interpreter::Interpreter;
+use super::known;
+use super::memory::{Memory, Unreadable};
+use super::version::Version;
+use crate::address::ProcessAddr;
+
+/// All that is known of an interpreter's structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Of which CPython.
+    pub version: Version,
+    /// Whether threads can run Python code at the same time (PEP 703).
+    pub is_free_threaded: bool,
+    /// From a thread to its frames: what the kernel needs.
+    pub walk: Walk,
+    pub(super) states: States,
+    pub(super) gil: Gil,
+    pub(super) code: Code,
+    pub(super) text: Text,
+    pub(super) bytes: Bytes,
+}
+
+/// From a thread state to its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// Of a thread state: `pthread_self()` of its thread, by which a walk can tell that the state is the thread's.
+    pub thread_id: u16,
+    /// Of a thread state: where the pointer to its newest frame is, which may be null.
+    pub frame: u16,
+    /// 3.11 and 3.12: what that points to is a `_PyCFrame`, and the pointer to the frame is at this offset of it.
+    pub cframe: Option<u16>,
+    /// Of a frame: where the pointer to its code object is.
+    pub code: u16,
+    /// Bits of that pointer that are not part of it.
+    pub code_tag: u64,
+    /// Of a frame: where the pointer to the one before it is, null in the oldest.
+    pub previous: u16,
+    /// Of a frame: where it says which instruction it is at.
+    pub instruction: u16,
+    /// How it says that.
+    pub counted: Counted,
+    /// Which frame is the last of those that one native frame executes.
+    pub entry: Entry,
+    /// Free-threaded 3.14: threads have copies of the bytecode.
+    pub copies: Option<Copies>,
+}
+
+impl Walk {
+    /// How much of a frame is looked at.
+    pub fn frame_bytes(&self) -> u16 {
+        let entry = match self.entry {
+            Entry::Each => 0,
+            Entry::Flag(flag) => flag,
+            Entry::Before { owner, .. } => owner,
+        };
+        let index = self.copies.map_or(0, |copies| copies.index);
+        let last = self.code.max(self.previous).max(self.instruction).max(index).max(entry);
+        last + 8
+    }
+}
+
+/// How a frame says which instruction it is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// 3.9: `int`, bytes from the beginning of the bytecode.
+    Bytes,
+    /// 3.10: `int`, units of two bytes from the beginning of the bytecode.
+    Units,
+    /// 3.11 and later: a pointer to the bytecode, which begins at this offset of the code object.
+    Pointer {
+        /// `co_code_adaptive`.
+        bytecode: u16,
+    },
+}
+
+/// Which frame is the last of those that one native frame, one call of the evaluation loop, executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// 3.9 and 3.10: each frame.
+    Each,
+    /// 3.11: a frame with another byte than 0 here.
+    Flag(u16),
+    /// 3.12 and later: the one after which comes a frame that is no Python function's, and has this byte, or a higher
+    /// one, as its owner.
+    Before {
+        /// Offset of the owner, a byte.
+        owner: u16,
+        /// The lowest owner of frames that are no Python function's.
+        from: u8,
+    },
+}
+
+/// Where the copies of a code object's bytecode are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// Of a frame: which copy its instruction is in, `int`. 0 is the code object's own.
+    pub index: u16,
+    /// Of a code object: pointer to the array of copies, that is their number and a pointer to each.
+    pub array: u16,
+}
+
+/// The runtime, its interpreters, their threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct States {
+    /// Of the runtime: the newest interpreter.
+    pub(super) interpreters: u32,
+    /// Of an interpreter: the one before it.
+    pub(super) next_interpreter: u32,
+    /// Of an interpreter: its newest thread.
+    pub(super) threads: u32,
+    /// Of a thread state: the one before it.
+    pub(super) next_thread: u16,
+    /// Of a thread state: `gettid()`.
+    pub(super) native_id: Option<u16>,
+}
+
+/// Where the global interpreter lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gil {
+    pub(super) place: GilPlace,
+    /// Of the lock: `int`, 1 while it is held.
+    pub(super) locked: u16,
+    /// Of the lock: the thread state that held it last.
+    pub(super) holder: u16,
+    /// Of the lock, in free-threaded builds: `int`, 0 while there is none.
+    pub(super) enabled: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GilPlace {
+    /// Until 3.11: in the runtime.
+    Runtime(u32),
+    /// From 3.12 on: an interpreter has a pointer to it.
+    Interpreter(u32),
+}
+
+/// A code object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code {
+    pub(super) kind: u16,
+    pub(super) name: u16,
+    /// From 3.11 on.
+    pub(super) qualified_name: Option<u16>,
+    pub(super) file: u16,
+    pub(super) lines: u16,
+    /// `int`.
+    pub(super) first_line: u16,
+}
+
+/// A `str`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Text {
+    pub(super) length: u16,
+    pub(super) state: u16,
+    /// Where the bits for the size of a character begin in the state.
+    pub(super) kind_bit: u8,
+    /// Where the characters begin that are all ASCII.
+    pub(super) ascii: u16,
+    /// Where others begin, or where the pointer to them is.
+    pub(super) other: u16,
+}
+
+/// A `bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bytes {
+    pub(super) length: u16,
+    pub(super) contents: u16,
+}
+
+/// Why an interpreter cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It has not got as far: ask again.
+    #[error("Python is not initialized yet")]
+    NotYet,
+    /// It never will be, and why.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The process is gone, or may not be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+impl Layout {
+    /// The layout of an interpreter, whose `_PyRuntime` is at `runtime` in a process: as that says, or as is known of
+    /// its version.
+    pub fn of(interpreter: &Interpreter, memory: &dyn Memory, runtime: ProcessAddr) -> Result<Self, Refusal> {
+        let version = interpreter.version;
+        let refuse = |why: &str| Err(Refusal::Unsupported(format!("CPython {version} {why}")));
+        if version.is_preview() {
+            return refuse("is an alpha or beta, whose layout is not known");
+        }
+        match version.minor() {
+            Some(9..=12) if interpreter.is_debug_build => refuse("is a debug build, whose layout is not known"),
+            Some(minor @ 9..=12) => Ok(known::layout(version, minor)),
+            Some(13..=14) => debug_offsets::layout(version, memory, runtime),
+            Some(15..) => refuse("is newer than 3.14, the last one whose layout is known"),
+            _ => refuse("is older than 3.9, the first one whose layout is known"),
+        }
+    }
+}

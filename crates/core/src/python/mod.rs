@@ -1,0 +1,40 @@
+//! CPython, read from outside: 3.9 to 3.14, with and without the global interpreter lock, unmodified, stripped or not.
+//!
+//! ```text
+//! Interpreter  what an ELF file says: is there an interpreter in it, which version, where its evaluation loop is
+//! Layout       where that version keeps what is read: told by itself since 3.13, known before; `Walk` is for the kernel
+//! Python       a process's interpreter: its threads, their frames, its lock
+//! Slot         where each thread has the pointer to its thread state, so that a walk can begin
+//! Code         a function's names and file, and the line and columns of each instruction
+//! ```
+//!
+//! Pure: a process is what implements [`Memory`]. It runs on while it is read, and nothing that it says is believed:
+//! each read has a bound, lists and chains end, and what is wrong is an error or an odd name.
+
+mod code;
+mod debug_offsets;
+mod evaluation;
+#[cfg(test)]
+mod fake;
+mod interpreter;
+mod known;
+mod layout;
+mod lines;
+mod memory;
+mod module;
+mod object;
+mod runtime;
+mod slot;
+mod stack;
+mod symbols;
+mod version;
+
+pub use code::{Code, Codes, Fingerprint, NotCode};
+pub use interpreter::Interpreter;
+pub use layout::{Copies, Counted, Entry, Layout, Refusal, Walk};
+pub use lines::Position;
+pub use memory::{Memory, Unreadable};
+pub use runtime::{Gil, Python, Thread};
+pub use slot::Slot;
+pub use stack::{Frame, Frames};
+pub use version::Version;
