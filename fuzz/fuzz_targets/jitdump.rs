@@ -21,7 +21,8 @@ fuzz_target!(|file: &[u8]| {
     let mut addresses: Vec<u64> = dump.codes().iter().map(|code| code.start).collect();
     addresses.sort_unstable();
     for (address, codes) in addresses.iter().zip(dump.codes_at(&addresses)) {
-        let spans = |index: &u32| (dump.codes()[*index as usize].start..dump.codes()[*index as usize].end()).contains(address);
+        let spans =
+            |index: &u32| (dump.codes()[*index as usize].start..dump.codes()[*index as usize].end()).contains(address);
         assert!(codes.iter().all(spans));
     }
 });

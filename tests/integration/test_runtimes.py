@@ -6,19 +6,16 @@ import platform
 import re
 import shutil
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from stackhound import load
 from stackhound.profile.schema import USER_ENDS, SampleFlag
 from support_profiles import Sample, assert_every_miss_has_one_reason, count, misses, samples_of, where
 from support_recordings import record_some, run_stackhound, wait_for
 from support_workloads import Program, build, require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.ebpf
 
@@ -36,8 +33,6 @@ def recorded(program: Program, **options: object) -> list[Sample]:
 
 def whole(directory: Path, *command: str | Path) -> list[Sample]:
     """A command from its start to its end, by the command line."""
-    from stackhound import load
-
     result = run_stackhound("record", "-F", "999", "-o", "whole.hound", "--", *command, cwd=directory)
     assert result.returncode == 0, result.stderr
     return samples_of(load(directory / "whole.hound"))
@@ -78,9 +73,9 @@ def test_code_that_was_moved_keeps_its_name_and_its_line(tmp_path: Path) -> None
 def test_made_code_without_frame_pointers_is_unwound_by_what_its_dump_says(tmp_path: Path) -> None:
     with Program(build("jitdump.c"), "caller", cwd=tmp_path) as program:
         samples = recorded(program)
-    assert {sample.names[-5:] for sample in samples if sample.leaf == "callee"} == {
-        ("_start", "main", "run_caller", "caller", "callee")
-    } or all("caller" in sample.names and "main" in sample.names for sample in samples)
+    working = where(samples, lambda sample: sample.leaf == "callee")
+    assert {sample.names[-4:] for sample in working} == {("main", "run_caller", "caller", "callee")}
+    assert count(working) > 0.9 * count(samples)
     assert count(where(samples, is_complete)) > 0.95 * count(samples), {sample.names for sample in samples}
 
 
@@ -187,8 +182,7 @@ outer()
 """
 
 
-@contextmanager
-def python(version: str, option: str) -> Iterator[str]:
+def python(version: str, option: str) -> str:
     """An interpreter with an option of ``-X``."""
     candidates = [
         shutil.which(f"python{version}"),
@@ -197,8 +191,7 @@ def python(version: str, option: str) -> Iterator[str]:
     for candidate in filter(None, candidates):
         probe = [candidate, "-X", option, "-c", "import sys; sys.exit(not sys.is_stack_trampoline_active())"]
         if subprocess.run(probe, check=False, capture_output=True).returncode == 0:
-            yield str(candidate)
-            return
+            return str(candidate)
     pytest.skip(f"needs CPython {version} with -X {option}")
 
 
@@ -212,12 +205,15 @@ def assert_whole_python_stacks(samples: list[Sample], script: Path) -> None:
     assert count(where(inside, is_complete)) > 0.95 * count(inside)
 
 
-@pytest.mark.parametrize("version", ["3.12", "3.13"])
-def test_functions_of_python_are_named_and_in_order(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(("version", "asked"), [("3.12", "by option"), ("3.13", "by option"), ("3.12", "by variable")])
+def test_functions_of_python_are_named_and_in_order(tmp_path: Path, version: str, asked: str) -> None:
     script = tmp_path / "busy.py"
     script.write_text(BUSY_PYTHON)
     assert_told("python -X perf ")
-    with python(version, "perf") as interpreter, Program(interpreter, "-X", "perf", script, "600") as program:
+    assert_told("PYTHONPERFSUPPORT=1")
+    interpreter = python(version, "perf")
+    by_option, by_variable = (interpreter, "-X", "perf"), ("env", "PYTHONPERFSUPPORT=1", interpreter)
+    with Program(*(by_option if asked == "by option" else by_variable), script, "600") as program:
         samples = recorded(program)
         Path(f"/tmp/perf-{program.pid}.map").unlink()
     assert_whole_python_stacks(samples, script)
@@ -228,8 +224,7 @@ def test_functions_of_python_are_named_by_its_jitdump(tmp_path: Path) -> None:
     script.write_text(BUSY_PYTHON)
     assert_told("python -X perf_jit ")
     before = set(Path("/tmp").glob("jit-*.dump"))
-    with python("3.13", "perf_jit") as interpreter:
-        samples = whole(tmp_path, interpreter, "-X", "perf_jit", script, "0.8")
+    samples = whole(tmp_path, python("3.13", "perf_jit"), "-X", "perf_jit", script, "0.8")
     for dump in set(Path("/tmp").glob("jit-*.dump")) - before:
         dump.unlink()
     assert_whole_python_stacks(samples, script)

@@ -96,7 +96,7 @@ def _flatten(_: click.Context, __: click.Parameter, lists: tuple[tuple[Any, ...]
 def frequency_option(default_hz: int) -> Decorator[Any]:
     """``-f`` and ``-F`` both mean the frequency, everywhere."""
     names = ("-F", "-f", "--frequency", "--freq", "frequency_hz")
-    return click.option(*names, type=int, metavar="HZ", help=f"Samples a second and CPU.  [default: {default_hz}]")
+    return click.option(*names, type=int, metavar="HZ", help=f"Samples a second, on each CPU.  [default: {default_hz}]")
 
 
 pids_option = list_option(

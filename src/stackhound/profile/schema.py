@@ -46,7 +46,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "locations": {
         "id": "uint32",
         "object": "uint32",
-        "address": "uint64",  # in the object's own space
+        # In the object's own space. Made code (kind jit) has the process's addresses; what took the place of other code
+        # has, above bit 56, the number of those that had been there before.
+        "address": "uint64",
         "reason": "utf8?",  # why it has no name; null when it has one
     },
     # One row a function at a location, innermost (depth 0) first; several where functions were inlined.

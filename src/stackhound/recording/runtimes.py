@@ -24,7 +24,11 @@ class Runtime:
 
 RUNTIMES: Final = (
     Runtime("Java", r"/libjvm\.so$", "jcmd {pid} Compiler.perfmap, and start it with java -XX:+PreserveFramePointer"),
-    Runtime("Node.js", r"/node(js)?$", "start it with node --perf-basic-prof --interpreted-frames-native-stack"),
+    Runtime(
+        "Node.js",
+        r"/(node(js)?|libnode\.so[.\d]*)$",
+        "start it with node --perf-basic-prof --interpreted-frames-native-stack",
+    ),
     Runtime(".NET", r"/libcoreclr\.so$", "start it with DOTNET_PerfMapEnabled=1"),
     Runtime("Python", r"/(lib)?python3[^/]*$", "start it with python -X perf (Python 3.12 or newer)"),
     Runtime("Erlang", r"/beam(\.smp)?$", "start it with erl +JPperf true"),

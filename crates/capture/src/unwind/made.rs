@@ -60,7 +60,9 @@ struct Process {
     scanned: HashMap<(u64, u64, u64), Vec<Range<u64>>>,
     dumps: HashMap<FileId, Dump>,
     regions: Vec<Region>,
-    /// What the regions were made of.
+    /// How often trampolines came or went.
+    changes: usize,
+    /// The revision that the regions were made of.
     made_of: (usize, usize),
 }
 
@@ -95,7 +97,7 @@ impl MadeTables {
         let process = self.processes.entry(pid).or_default();
         process.scan(pid, mappings);
         process.read_dumps(mappings, files);
-        let made_of = process.size();
+        let made_of = process.revision();
         if made_of == process.made_of {
             return (&process.regions, Vec::new());
         }
@@ -112,7 +114,7 @@ impl MadeTables {
                 .dumps
                 .iter_mut()
                 .for_each(|(file, dump)| dump.read(*file, files));
-            (process.size() != process.made_of).then_some(*pid)
+            (process.revision() != process.made_of).then_some(*pid)
         });
         outdated.collect()
     }
@@ -155,7 +157,8 @@ impl Process {
             .map(|mapping| (mapping.start, mapping.end, mapping.first_ns))
             .take(MAX_SCANS)
             .collect();
-        self.scanned.retain(|key, _| keys.contains(key));
+        let gone = self.scanned.extract_if(|key, _| !keys.contains(key));
+        self.changes += gone.filter(|(_, found)| !found.is_empty()).count();
         let fresh: Vec<_> = keys.into_iter().filter(|key| !self.scanned.contains_key(key)).collect();
         let memory = (!fresh.is_empty())
             .then(|| File::open(format!("/proc/{pid}/mem")).ok())
@@ -164,6 +167,7 @@ impl Process {
             let found = memory
                 .as_ref()
                 .map_or_else(Vec::new, |memory| find_trampolines(memory, key.0..key.1));
+            self.changes += usize::from(!found.is_empty());
             self.scanned.insert(key, found);
         }
     }
@@ -181,10 +185,10 @@ impl Process {
         }
     }
 
-    /// How many trampolines, and how many pieces of code that dumps describe: they only ever become other ones when this changes.
-    fn size(&self) -> (usize, usize) {
+    /// Another one whenever the pieces are other ones.
+    fn revision(&self) -> (usize, usize) {
         let codes = self.dumps.values().map(|dump| dump.contents.described_codes());
-        (self.scanned.values().map(Vec::len).sum(), codes.sum())
+        (self.changes, codes.sum())
     }
 
     /// In increasing order, and apart: where pieces overlap, the newer one counts.
