@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="two seconds, to see that it runs")
     options = parser.parse_args()
     seconds = 2.0 if options.check else options.seconds
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell, and inherited
     report = Report("collector", {"hz": HZ, "seconds": seconds})
     with real_mix(), tempfile.TemporaryDirectory() as directory:
         costs = {name: measure(spawn, seconds) for name, spawn in collectors(Path(directory)).items()}
