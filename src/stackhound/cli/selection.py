@@ -21,6 +21,7 @@ _OPTIONS: Final = (
     click.option("--focus", metavar="REGEX", help="Only stacks with a function that matches."),
     click.option("--ignore", metavar="REGEX", help="Only stacks without a function that matches."),
     flag("--no-inline", "drop_inlined", help="Leave out inlined functions."),
+    flag("--native-internals", help="Show the interpreter's own functions between Python's."),
     flag("--inverted", help="From what ran to its callers."),
 )
 
@@ -43,6 +44,7 @@ class Selection:
     focus: str | None
     ignore: str | None
     drop_inlined: bool
+    native_internals: bool
     inverted: bool
 
     @classmethod
@@ -59,6 +61,7 @@ class Selection:
         """
         if profile.table("samples").num_rows == 0:
             raise EmptyProfile("this profile has no samples", "what was recorded did not run, or was filtered out")
+        profile = profile.show_native_internals() if self.native_internals else profile.shown
         profile = self._choose_samples(profile)
         if profile.table("samples").num_rows == 0:
             raise EmptyProfile("no sample is left of this profile", "choose more with the options that select")

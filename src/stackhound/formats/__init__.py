@@ -28,6 +28,7 @@ class Format(NamedTuple):
         binary: not for a terminal.
         directory: a directory of files, not one stream of bytes.
         single_event: shows one event, which has to be named where a profile has several.
+        whole: has all that was recorded, also what is not shown otherwise.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Format(NamedTuple):
     binary: bool = False
     directory: bool = False
     single_event: bool = False
+    whole: bool = False
 
     @property
     def file_mode(self) -> int:
@@ -52,7 +54,7 @@ class Format(NamedTuple):
         """
         if self.directory:
             raise UsageError(f"{self.name} is a directory of files, not one file", "name a directory with -o DIR")
-        import_module(f"{__name__}.{self.name}").write(profile, out, event=event)
+        import_module(f"{__name__}.{self.name}").write(profile if self.whole else profile.shown, out, event=event)
 
     def write_directory(self, profile: Profile, path: Path) -> None:
         """Write ``profile`` as files into the directory ``path``, made if need be. Only where ``directory``."""
@@ -60,7 +62,7 @@ class Format(NamedTuple):
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("hound", (".hound",), "stackhound's own file, with everything in it", binary=True),
+    Format("hound", (".hound",), "stackhound's own file, with everything in it", binary=True, whole=True),
     Format("folded", (".folded",), "stacks on a line each, root first, for flamegraph.pl", single_event=True),
     Format("counted", (".counted",), "stacks on a line each, count first, leaf first", single_event=True),
     Format("text", (".txt",), "stacks to read, heaviest first, with file and line"),
@@ -69,7 +71,7 @@ FORMATS: tuple[Format, ...] = (
     Format("speedscope", (".speedscope.json",), "for speedscope.app"),
     Format("svg", (".svg",), "flame graph, a picture to print or to embed", single_event=True),
     Format("html", (".html",), "flame graph, one page to zoom and search", single_event=True),
-    Format("parquet", (), "the tables, for polars, DuckDB and Spark", binary=True, directory=True),
+    Format("parquet", (), "the tables, for polars, DuckDB and Spark", binary=True, directory=True, whole=True),
 )
 
 

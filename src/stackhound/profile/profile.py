@@ -150,6 +150,22 @@ class Profile(TableSet):
         """The same, with one frame a source line."""
         return build_frames(self, lines=True)
 
+    @cached_property
+    def shown(self) -> Profile:
+        """What trees, tables and pictures show: without the interpreter's own functions between Python's.
+
+        See `stackhound.transform.fold_interpreter`; `show_native_internals` asks for all.
+        """
+        if "native_internals" in self._metadata:
+            return self
+        from stackhound.transform import fold_interpreter
+
+        return fold_interpreter(self)
+
+    def show_native_internals(self) -> Profile:
+        """Let trees, tables and pictures show also the interpreter's own functions between Python's."""
+        return self.derive({}, native_internals="shown")
+
     def tree(
         self, event: str | None = None, root: Root = None, inverted: bool = False, lines: bool = False
     ) -> CallTree:
@@ -167,7 +183,7 @@ class Profile(TableSet):
         Raises:
             UsageError: no such event, or several and None was given.
         """
-        return build_tree(self, event, root, inverted, lines)
+        return build_tree(self.shown, event, root, inverted, lines)
 
     def top(self, n: int = 10, event: str | None = None) -> TopTable:
         """The ``n`` functions with the most time (or whatever the event counts) of their own.

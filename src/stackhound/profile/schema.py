@@ -162,6 +162,11 @@ class SampleFlag:
     GUEST: Final = 32  # the CPU ran a virtual machine's guest
     USER_BROKEN: Final = 64  # the walk left the code, as without frame pointers: what followed was cut off
     USER_FRAME_POINTERS: Final = 128  # some user frames were found by frame pointers, for want of a rule
+    PYTHON: Final = 0x1000  # the thread runs Python: its frames are among the user frames
+    GIL_KNOWN: Final = 0x2000
+    GIL_HELD: Final = 0x4000  # the thread holds the interpreter's lock
+    PYTHON_CUT: Final = 0x8000  # Python's frames are not all there
+    PYTHON_GUESSED: Final = 0x10000  # some may be in the place of others, between the native frames
     USER_END: Final = 0xF00  # how the walk of the user stack ended: one of USER_ENDS
     USER_END_SHIFT: Final = 8
 

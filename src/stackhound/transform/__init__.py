@@ -8,6 +8,7 @@ from stackhound.transform.compact import compact
 from stackhound.transform.filter import filter_samples
 from stackhound.transform.focus import focus, ignore, show_from
 from stackhound.transform.inlines import drop_inlined
+from stackhound.transform.interpreter import fold_interpreter
 from stackhound.transform.invert import invert
 from stackhound.transform.merge import merge
 from stackhound.transform.recursion import collapse_recursion
@@ -19,6 +20,7 @@ __all__ = [
     "drop_inlined",
     "filter_samples",
     "focus",
+    "fold_interpreter",
     "ignore",
     "invert",
     "merge",

@@ -1,0 +1,134 @@
+"""Python's stacks without the interpreter's own functions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from stackhound.profile.columns import take_rows, with_columns
+from stackhound.transform.locations import order_lines
+from stackhound.transform.stacks import read_used_paths, replace_stacks
+
+if TYPE_CHECKING:
+    from arro3.core import Table
+
+    from stackhound.profile import Profile
+    from stackhound.profile.columns import Numbers
+
+#: What runs Python code: the frames that it runs come right behind it.
+EVALUATION: Final = re.compile(r"_PyEval_EvalFrameDefault(\.\w+)*|_TAIL_CALL_\w+(\.\w+)*")
+
+#: What only passes a call on, between Python functions or from the program's start to the first one. What Python code
+#: calls by name (``sorted``, ``map``, ``exec``) is not among it. Names of CPython 3.9 to 3.14, ``Python/ceval.c``,
+#: ``Objects/call.c``, ``classobject.c``, ``methodobject.c``, ``Python/pythonrun.c``, ``Modules/main.c``.
+PLUMBING: Final = re.compile(
+    r"""(
+    _?PyEval_(EvalFrame|EvalFrameEx|EvalCode|EvalCodeEx|EvalCodeWithName|Vector)|_PyEval_EvalCode(WithName)?
+    |eval_eval|_PyEval_EvalFrame|call_function|do_call_core|trace_call_function|function_code_fastcall
+    |_?PyObject_(Call|CallNoArgs|CallOneArg|CallObject|CallFunction|CallFunctionObjArgs|CallMethod|CallMethodObjArgs)
+    |_?PyObject_(CallMethodIdObjArgs|CallMethodId|CallFunctionVa|CallMethod_SizeT|CallFunction_SizeT)
+    |_?PyObject_(Call_Prepend|Vectorcall|VectorcallTstate|VectorcallMethod|VectorcallDict|VectorcallDictTstate)
+    |_?PyObject_(FastCall|FastCallDict|FastCallDictTstate|FastCallTstate|MakeTpCall|CallNoArgsTstate)
+    |_?PyVectorcall_(Call|Function)|_PyFunction_(Vectorcall|FastCallDict|FastCallKeywords)
+    |_PyStack_AsDict|object_vacall|_?method_vectorcall(_\w+)?|vectorcall_(method|unbound|maybe)|call_(method|unbound)
+    |cfunction_(call|vectorcall_\w+)|slot_tp_call|_PyCFunction_\w+|method_call
+    |run_(mod|eval_code_obj)|pyrun_(file|simple_file|one_file)|_?PyRun_\w+
+    |pymain_\w+|Py_(RunMain|BytesMain|Main)|thread_run|pythread_wrapper|t_bootstrap
+    )(\.\w+)*""",
+    re.VERBOSE,
+)
+
+
+def fold_interpreter(profile: Profile) -> Profile:
+    """Leave out the interpreter's evaluation loop and what passes calls on to it, where Python's own frames are there.
+
+    A stack without Python frames stays as it is, and so does a call of the loop whose frames are not known. Samples
+    that ran in what is left out count for the Python function that it worked for. Of a stripped interpreter, functions
+    without a name are left out as well where they lead to the loop: nothing tells them from those that pass calls on.
+    """
+    is_python = _of_kind(profile, "python")
+    if not is_python.any():
+        return profile.derive({}, native_internals="folded")
+    functions = _functions_named(profile, PLUMBING)
+    profile = profile.derive({"lines": _without_inlined(profile, functions)}, "fold-interpreter")
+    is_evaluation = _outermost(profile, _functions_named(profile, EVALUATION))
+    is_plumbing, is_nameless = _outermost(profile, functions), _nameless(profile, is_evaluation)
+    used, offsets, locations = read_used_paths(profile)
+    step = -1 if profile.inverted else 1
+    leads = is_evaluation[locations] & _is_before(is_python[locations], offsets, step)
+    has_python = np.repeat(_any(is_python[locations], offsets), np.diff(offsets))
+    folded = leads | (is_plumbing[locations] & has_python)
+    passes_on = (is_plumbing | is_nameless)[locations]
+    while (more := passes_on & ~leads & _is_before(leads, offsets, step)).any():
+        leads |= more
+    tables = replace_stacks(profile.tables, used, offsets, locations, ~(folded | leads))
+    return profile.derive(tables, native_internals="folded")
+
+
+def _of_kind(profile: Profile, kind: str) -> Numbers:
+    """Bool (n_locations,): whether the location's object is of this kind."""
+    kinds = np.array([one == kind for one in profile.texts("objects", "kind")], bool)
+    return kinds[profile.numbers("locations", "object")]
+
+
+def _functions_named(profile: Profile, pattern: re.Pattern[str]) -> Numbers:
+    """Bool (n_functions,): whether it is a native function with one of these names."""
+    kinds, objects = profile.texts("objects", "kind"), profile.numbers("functions", "object").tolist()
+    names = profile.texts("functions", "name")
+    matches = [kinds[at] == "elf" and bool(pattern.fullmatch(name)) for name, at in zip(names, objects, strict=True)]
+    return np.array(matches, bool)
+
+
+def _outermost(profile: Profile, functions: Numbers) -> Numbers:
+    """Bool (n_locations,): whether the code at the location is one of these functions, whatever was inlined into it."""
+    order, starts = order_lines(profile)
+    filled = starts[1:] > starts[:-1]
+    rows = order[(starts[1:] - 1 if profile.inverted else starts[:-1])[filled]]
+    found = np.zeros(len(filled), bool)
+    found[filled] = functions[profile.numbers("lines", "function")[rows]]
+    return found
+
+
+def _nameless(profile: Profile, is_evaluation: Numbers) -> Numbers:
+    """Bool (n_locations,): whether it is in the interpreter's own file and has no name."""
+    objects = profile.numbers("locations", "object")
+    has_name = np.bincount(profile.numbers("lines", "location"), minlength=len(objects)) > 0
+    found: Numbers = ~has_name & np.isin(objects, objects[is_evaluation])
+    return found
+
+
+def _without_inlined(profile: Profile, functions: Numbers) -> Table:
+    """The table ``lines`` without these functions where they were inlined into others."""
+    order, starts = order_lines(profile)
+    location = profile.numbers("lines", "location")[order]
+    first = starts[1:][location] - 1 if profile.inverted else starts[location]
+    dropped = functions[profile.numbers("lines", "function")[order]] & (np.arange(len(order)) != first)
+    if not dropped.any():
+        return profile.table("lines")
+    lines = take_rows(profile.table("lines"), order[~dropped])
+    count = np.bincount(location[~dropped], minlength=len(starts) - 1)
+    place = np.arange(lines.num_rows) - np.repeat(np.cumsum(count) - count, count)
+    depth = place if profile.inverted else np.repeat(count, count) - 1 - place
+    return with_columns(lines, depth=depth)
+
+
+def _is_before(flags: Numbers, offsets: Numbers, step: int) -> Numbers:
+    """Of elements of paths: whether the next one (``step`` 1) or the one before (−1) in the same path has the flag."""
+    result = np.zeros(len(flags), bool)
+    filled = offsets[1:] > offsets[:-1]
+    if step > 0:
+        result[:-1] = flags[1:]
+        result[offsets[1:][filled] - 1] = False
+    else:
+        result[1:] = flags[:-1]
+        result[offsets[:-1][filled]] = False
+    return result
+
+
+def _any(flags: Numbers, offsets: Numbers) -> Numbers:
+    """Bool (n_paths,): whether any element of the path has the flag."""
+    counts = np.concatenate(([0], np.cumsum(flags)))
+    found: Numbers = counts[offsets[1:]] > counts[offsets[:-1]]
+    return found

@@ -1,0 +1,75 @@
+"""Python's stacks without the interpreter's own functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.profiles import build_profile
+from fixtures.strategies import paths_of
+
+LOOP = "_PyEval_EvalFrameDefault"
+
+
+def shown(*stack, inverted=False):
+    profile = build_profile([("python3", 7, 7, 0, 1_000, list(stack), 10, 1)])
+    (path,) = paths_of(profile.invert() if inverted else profile)
+    return list(reversed(path)) if inverted else list(path)
+
+
+def test_functions_of_python_follow_each_other():
+    assert shown("main", "Py_RunMain", LOOP, "p:outer", "p:inner") == ["main", "outer", "inner"]
+
+
+def test_what_python_calls_stays_with_what_that_calls():
+    stack = (LOOP, "p:outer", "builtin_sorted", "list_sort", "PyObject_Vectorcall", LOOP, "p:key", "long_add", "k:fault")
+    assert shown(*stack) == ["outer", "builtin_sorted", "list_sort", "key", "long_add", "fault"]
+
+
+@pytest.mark.parametrize("loop", [f"{LOOP}.cold", f"{LOOP}.part.0", "_TAIL_CALL_CALL_PY"])
+def test_parts_of_the_loop_are_left_out_too(loop):
+    assert shown("main", loop, "p:run") == ["main", "run"]
+
+
+def test_a_loop_whose_frames_are_not_known_stays():
+    assert shown("main", LOOP, "p:run", "call", LOOP, "work") == ["main", "run", "call", LOOP, "work"]
+
+
+def test_a_stack_without_python_stays():
+    stack = ["main", "Py_RunMain", "PyObject_Call", LOOP, "work"]
+    assert shown(*stack) == stack
+
+
+def test_time_in_the_loop_is_that_of_the_function_it_works_for():
+    assert shown("main", LOOP, "p:run", "PyObject_Vectorcall") == ["main", "run"]
+
+
+def test_calls_that_were_inlined_are_left_out_and_the_rest_stays():
+    assert shown("main", LOOP, "i:PyObject_Call", "p:run", "sorted", "i:PyObject_Call") == ["main", "run", "sorted"]
+
+
+def test_nameless_functions_of_a_stripped_interpreter_are_left_out_where_they_lead_to_the_loop():
+    stack = ("main", "?python3+1", "Py_RunMain", "?python3+2", LOOP, "p:run", "?python3+3")
+    profile = build_profile([("python3", 7, 7, 0, 1_000, list(stack), 10, 1)])
+    one_file = profile.derive({"locations": in_one_object(profile)})
+    (path,) = paths_of(one_file)
+    assert list(path) == ["main", "run", "[app]"]
+
+
+def in_one_object(profile):
+    """The table ``locations`` with all that is native in the object of the first."""
+    from stackhound.profile.columns import with_columns
+
+    kinds = profile.texts("objects", "kind")
+    objects = profile.numbers("locations", "object").tolist()
+    moved = [objects[0] if kinds[at] == "elf" else at for at in objects]
+    return with_columns(profile.table("locations"), object=moved)
+
+
+def test_an_inverted_profile_is_folded_the_same():
+    stack = ("main", "Py_RunMain", LOOP, "i:PyObject_Call", "p:outer", "list_sort", LOOP, "p:inner", "add")
+    assert shown(*stack, inverted=True) == shown(*stack) == ["main", "outer", "list_sort", "inner", "add"]
+
+
+def test_everything_is_there_for_who_asks():
+    profile = build_profile([("python3", 7, 7, 0, 1_000, ["main", LOOP, "p:run"], 10, 1)])
+    assert list(paths_of(profile.show_native_internals())) == [("main", LOOP, "run")]
