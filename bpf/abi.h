@@ -10,8 +10,9 @@
 #define STACKHOUND_ABI_H
 
 #define MAX_STACK_FRAMES 127 /* as kernel.perf_event_max_stack has it by default; 2 stacks a sample */
-#define MAX_SAMPLE_FRAMES 254
-#define MAX_SAMPLE_WORDS 256 /* the addresses, and the two words of RECORD_COMBINED */
+#define MAX_PYTHON_FRAMES 127
+#define MAX_STACK_WORDS 509  /* kernel and user addresses; of Python's frames their number and two words each */
+#define MAX_SAMPLE_WORDS 512 /* and the two words of RECORD_COMBINED */
 #define MAX_EVENTS 32
 #define MAX_TARGETS 65536 /* processes in the filter at once */
 #define COMM_BYTES 16
@@ -27,6 +28,11 @@ enum sample_flag {
 	GUEST = 32,
 	USER_BROKEN = 64,          /* set by user space: the walk left the code, and what followed was cut off */
 	USER_FRAME_POINTERS = 128, /* some of the user frames were found by frame pointers, for want of a rule */
+	HAS_PYTHON = 4096,	   /* Python's frames come behind the user frames */
+	GIL_KNOWN = 8192,	   /* those from here on are set by user space */
+	GIL_HELD = 16384,
+	PYTHON_CUT = 32768,	/* Python's frames are not all there */
+	PYTHON_GUESSED = 65536, /* some may be in the place of others, between the native frames */
 };
 
 /* How the walk of a user stack ended: in the upper bits of a sample's flags. */
@@ -65,12 +71,30 @@ struct sample_header {
 };
 
 /*
- * A ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, and for
- * RECORD_COMBINED the number of observations and the time of the last one.
+ * A ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, with
+ * HAS_PYTHON Python's frames (below), and for RECORD_COMBINED the number of observations and the time of the last one.
  */
 struct sample {
 	struct sample_header header;
 	u64 words[MAX_SAMPLE_WORDS];
+};
+
+/*
+ * Python's frames: a word that says how many there are, how their walk ended and what is known of the lock, then two
+ * words a frame, leaf first: its code object, and how far it had come in it (as the interpreter notes it: an address or
+ * an index). A code object with PYTHON_ENTRY is the last one of its call of the evaluation loop; a frame with no code
+ * object is such a call that runs nothing yet.
+ */
+#define PYTHON_ENTRY 1
+#define PYTHON_FRAMES_MASK 255
+#define PYTHON_END_SHIFT 8 /* enum python_end */
+#define PYTHON_END_MASK 15
+#define PYTHON_HOLDS_GIL 65536
+#define PYTHON_KNOWS_GIL 131072
+enum python_end {
+	PYTHON_COMPLETE = 1,
+	PYTHON_TRUNCATED = 2,
+	PYTHON_UNREADABLE = 3,
 };
 
 /* What the filter knows of a process; one that it does not know is not sampled. */
@@ -176,7 +200,7 @@ enum unwind_cfa {
 	CFA_NONE = 0,     /* nothing is known of this code */
 	CFA_SP = 1,       /* stack pointer + cfa_offset */
 	CFA_FP = 2,       /* frame pointer + cfa_offset */
-	CFA_REGISTER = 3, /* cfa_register + cfa_offset: known in the innermost frame and after a signal */
+	CFA_REGISTER = 3, /* cfa_register + cfa_offset: known in the innermost frame and after a signal; rbx in others, too */
 	CFA_AT_SP = 4,    /* *(stack pointer + cfa_indirect_offset) + cfa_offset */
 	CFA_AT_FP = 5,
 	CFA_AT_REGISTER = 6,
@@ -199,6 +223,9 @@ enum unwind_return_address {
 	RETURN_ADDRESS_IN_LINK_REGISTER = 1,
 };
 
+/* Of base_pointer_offset: what the caller had in that register is lost. */
+#define BASE_POINTER_LOST 1
+
 /* crates/core/src/unwind/rule.rs says it at length. */
 struct unwind_rule {
 	u8 cfa; /* enum unwind_cfa */
@@ -208,7 +235,8 @@ struct unwind_rule {
 	s16 frame_pointer_offset;
 	s16 return_address_offset;
 	s32 cfa_offset;
-	s32 cfa_indirect_offset;
+	s16 cfa_indirect_offset;
+	s16 base_pointer_offset; /* where the caller's rbx is stored, from the CFA; 0: it is in its register */
 };
 
 /* A file's table; pages 0: not there. */
@@ -230,6 +258,8 @@ struct unwind_page {
 struct unwind_mappings {
 	u32 count;
 	u32 publication; /* counts up; never 0 */
+	u32 python;	 /* refers to the struct python of the process; 0: it runs none. Written when it is found out */
+	u32 reserved;
 };
 
 struct unwind_mapping {
@@ -238,6 +268,34 @@ struct unwind_mapping {
 	u32 file; /* index of its struct unwind_file, or UNWIND_NO_FILE */
 	u32 reserved;
 };
+
+/* How the last frame of a call of the evaluation loop is told. */
+enum python_entry {
+	ENTRY_EACH = 1, /* each frame is one: until 3.10 */
+	ENTRY_FLAG = 2, /* a byte of the frame is not 0: 3.11 */
+	ENTRY_SHIM = 3, /* behind it comes a frame that runs no code, whose owner is at least `shim_owner`: from 3.12 on */
+};
+
+/* Where the walker finds Python's frames in a process. Offsets are bytes; those of words are multiples of 8. */
+struct python {
+	u64 gil_locked;		   /* address of an s32; 0: not known */
+	u64 gil_holder;		   /* address of a thread state's */
+	u64 code_mask;		   /* without the tag of a reference */
+	u64 instruction_mask;	   /* of the word at `instruction` */
+	s32 thread_state;	   /* where a thread has the address of its state, from its thread pointer */
+	s32 thread_state_indirect; /* or, when not 0, from what is stored there */
+	u16 current_frame;	   /* in the thread state */
+	u16 frame_in_cframe;	   /* in what is stored there; PYTHON_NO_CFRAME: that is the frame */
+	u16 frame_bytes;	   /* of a frame, to be read: at most 128 */
+	u16 code;
+	u16 previous;
+	u16 instruction;
+	u16 owner;
+	u8 entry; /* enum python_entry */
+	u8 shim_owner;
+	u64 reserved;
+};
+#define PYTHON_NO_CFRAME 65535
 
 /* A slot of the table of processes, a u64: tgid in the upper half, reference to its mappings in the lower. */
 

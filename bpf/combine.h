@@ -29,15 +29,16 @@ struct {
 #define HEADER_WORDS (sizeof(struct sample_header) / sizeof(u64))
 #define FIRST_KEY_WORD 2 /* after boottime_ns and period, which differ between samples of one stack */
 
+/* Of a sample that waits: behind all that a stack may have, how many words it has. */
+#define COUNT_WORD (MAX_SAMPLE_WORDS - 1)
+
 /*
  * Read anew each time: a number that the verifier does not know leaves nothing to tell the ways out of a loop apart,
  * so that it looks at what follows the loop once, not once for each length.
  */
 static __always_inline u32 key_words(const struct sample *sample)
 {
-	const volatile struct sample_header *header = &sample->header;
-
-	return HEADER_WORDS + header->kernel_frames + header->user_frames;
+	return HEADER_WORDS + *(const volatile u64 *)&sample->words[COUNT_WORD];
 }
 
 /* Multiply and fold, as wyhash does with 128 bits: good enough to spread slots; equality is checked on the words. */
@@ -46,7 +47,7 @@ static __always_inline u64 hash_sample(const struct sample *sample)
 	const u64 *word = (const u64 *)sample;
 	u64 hash = 0;
 
-	for (u32 i = FIRST_KEY_WORD; i < HEADER_WORDS + MAX_SAMPLE_FRAMES && i < key_words(sample); i++) {
+	for (u32 i = FIRST_KEY_WORD; i < HEADER_WORDS + MAX_STACK_WORDS && i < key_words(sample); i++) {
 		hash = (hash ^ word[i]) * 0x9e3779b97f4a7c15ULL;
 		hash ^= hash >> 32;
 	}
@@ -59,23 +60,23 @@ static __always_inline bool same_sample(const struct sample *left, const struct 
 	const u64 *b = (const u64 *)right;
 	u64 differences = 0;
 
-	for (u32 i = FIRST_KEY_WORD; i < HEADER_WORDS + MAX_SAMPLE_FRAMES && i < key_words(right); i++)
+	for (u32 i = FIRST_KEY_WORD; i < HEADER_WORDS + MAX_STACK_WORDS && i < key_words(right); i++)
 		differences |= a[i] ^ b[i];
 	return !differences;
 }
 
 static __always_inline void copy_sample(struct sample *to, const struct sample *from, u32 words)
 {
-	bpf_probe_read_kernel(to, sizeof(from->header) + (words & 0xff) * sizeof(u64), from);
+	bpf_probe_read_kernel(to, sizeof(from->header) + words % MAX_SAMPLE_WORDS * sizeof(u64), from);
 }
 
 static __always_inline void evict(struct combined *slot, struct counters *counters)
 {
-	u32 words = slot->sample.header.kernel_frames + slot->sample.header.user_frames;
+	u32 words = stack_words(&slot->sample);
 	struct ring *ring = this_cpu_ring();
 	struct sample *place = ring ? next_sample(ring) : 0;
 
-	if (!place || words > MAX_SAMPLE_FRAMES) {
+	if (!place || words > MAX_STACK_WORDS) {
 		counters->lost_ring_combined += slot->count;
 		return;
 	}
@@ -97,10 +98,13 @@ static __always_inline struct combined *find_slot(u64 hash)
 
 static __always_inline void combine(struct sample *sample, struct counters *counters)
 {
-	u32 words = sample->header.kernel_frames + sample->header.user_frames;
-	u64 hash = hash_sample(sample);
-	struct combined *slot = find_slot(hash);
+	u32 words = stack_words(sample);
+	struct combined *slot;
+	u64 hash;
 
+	sample->words[COUNT_WORD] = words;
+	hash = hash_sample(sample);
+	slot = find_slot(hash);
 	if (!slot) { /* a CPU beyond those that were possible: cannot be */
 		counters->lost_ring_full++;
 		return;

@@ -7,7 +7,7 @@
 #include "emit.h"
 #include "combine.h"
 
-/* Where a sample waits to be combined: 2 KiB do not fit on the BPF stack. */
+/* Where a sample waits to be combined: 4 KiB do not fit on the BPF stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -100,7 +100,7 @@ static __always_inline void hand_over(struct sample *sample, struct ring *ring, 
 	if (config.combine_slots) {
 		combine(sample, counters);
 	} else if (ring) {
-		commit(ring, sample->header.kernel_frames + sample->header.user_frames);
+		commit(ring, stack_words(sample));
 		counters->emitted++;
 	}
 }

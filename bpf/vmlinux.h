@@ -114,6 +114,18 @@ struct signal_struct {
 
 struct mm_struct;
 
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct {
+	unsigned long fsbase;
+};
+#else
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+#endif
+
 struct task_struct {
 	unsigned int flags;
 	struct mm_struct *mm;
@@ -127,6 +139,7 @@ struct task_struct {
 	u64 start_boottime;
 	char comm[16];
 	struct signal_struct *signal;
+	struct thread_struct thread;
 };
 
 #pragma clang attribute pop

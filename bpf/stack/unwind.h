@@ -28,6 +28,7 @@ static u64 without_signature(u64 address);
 
 #if defined(__TARGET_ARCH_x86)
 #define REGISTERS 16 /* DWARF's: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 */
+#define BASE_REGISTER 3 /* rbx: glibc's lazy binding counts from it, and calls */
 #define FP_REGISTER 6
 #define SP_REGISTER 7
 #else
@@ -62,6 +63,7 @@ struct walk {
 	u64 sp;
 	u64 fp;
 	u64 registers[REGISTERS]; /* of the innermost frame, or of the one that a signal interrupted */
+	u64 base_pointer_address; /* where it was stored since; 0: it was not; BASE_POINTER_LOST */
 	u64 mapping_start;        /* the mapping that was found last */
 	u64 mapping_end;
 	u64 file_offset;
@@ -75,7 +77,10 @@ struct walk {
 	u8 has_registers; /* of this very frame */
 	u8 is_call;       /* ip is behind a call */
 	u8 has_caller;    /* the last step led somewhere */
-	u8 padding;
+	u8 python_is_open; /* the call of the evaluation loop has frames already */
+	u64 python_frame;  /* the one that comes next */
+	u32 python_frames; /* recorded so far */
+	u32 python_end;	   /* enum python_end */
 	u64 window_start; /* where in the stack the window lies */
 	u64 window_bytes; /* read so far */
 	u64 window[WINDOW_WORDS];
@@ -121,13 +126,14 @@ static __always_inline u32 find_row(const u32 *segment, u32 first, u32 count, u3
 static __always_inline bool find_mapping(struct walk *walk, u64 address)
 {
 	const u64 *segment = unwind_segment(walk->mappings);
-	u32 first = walk->mappings / 2 + 1;
+	u32 header = walk->mappings / 2;
+	u32 first = header + sizeof(struct unwind_mappings) / sizeof(u64);
 	u32 count, found, at;
 	u64 start;
 
 	if (!segment)
 		return false;
-	count = ((const struct unwind_mappings *)&segment[(first - 1) % SEGMENT_PAIRS])->count;
+	count = ((const struct unwind_mappings *)&segment[header % SEGMENT_PAIRS])->count;
 	found = find_start(segment, first, count, address);
 	start = segment[(first + found) % SEGMENT_PAIRS];
 	at = first + count + found * MAPPING_PAIRS;
@@ -234,6 +240,7 @@ static __always_inline bool enter_caller(struct walk *walk, u64 ip, u64 sp, u64 
 /* A frame with all its registers: what a signal interrupted. */
 static __always_inline bool enter_interrupted(struct walk *walk, u64 ip)
 {
+	walk->base_pointer_address = 0;
 	walk->ip = ip;
 	walk->sp = walk->registers[SP_REGISTER];
 	walk->fp = walk->registers[FP_REGISTER];
@@ -247,6 +254,7 @@ static __always_inline bool step_by_frame_pointer(struct walk *walk, u64 cfa)
 {
 	u64 fp, ip;
 
+	walk->base_pointer_address = BASE_POINTER_LOST;
 	if (walk->fp % sizeof(u64) || !load(walk, walk->fp, &fp) || !load(walk, walk->fp + sizeof(u64), &ip))
 		return end_walk(walk, END_UNREADABLE);
 	return enter_caller(walk, ip, cfa, fp);
@@ -325,12 +333,22 @@ static __always_inline bool may_have_no_frame(const struct unwind_rule *rule)
 #endif
 }
 
+/* The register is read where a rule counts from it, which few do. */
+static __always_inline void follow_base_pointer(struct walk *walk, const struct unwind_rule *rule, u64 cfa)
+{
+	s64 offset = rule->base_pointer_offset;
+
+	if (offset)
+		walk->base_pointer_address = offset == BASE_POINTER_LOST ? BASE_POINTER_LOST : cfa + offset;
+}
+
 static __always_inline bool step_to_caller(struct walk *walk, const struct unwind_rule *rule, u64 cfa)
 {
 	u64 fp_address = frame_pointer_address(walk, rule, cfa);
 	u64 fp = rule->frame_pointer == FRAME_POINTER_UNDEFINED ? 0 : walk->fp;
 	u64 ip;
 
+	follow_base_pointer(walk, rule, cfa);
 	if (cfa < walk->sp || (cfa == walk->sp && !may_have_no_frame(rule)))
 		return end_walk(walk, END_NO_PROGRESS);
 	if (fp_address && !load(walk, fp_address, &fp))
@@ -345,6 +363,18 @@ static __always_inline bool step_to_caller(struct walk *walk, const struct unwin
 	if (!load(walk, cfa + rule->return_address_offset, &ip))
 		return end_walk(walk, END_UNREADABLE);
 	return enter_caller(walk, ip, cfa, fp);
+}
+
+/* Whether a register of a frame that called others is known, all the same. `value` is what it was in the innermost. */
+static __always_inline bool has_base_pointer(struct walk *walk, u32 number, u64 *value)
+{
+#ifdef BASE_REGISTER
+	if (number != BASE_REGISTER || walk->base_pointer_address == BASE_POINTER_LOST)
+		return false;
+	return !walk->base_pointer_address || load(walk, walk->base_pointer_address, value);
+#else
+	return false;
+#endif
 }
 
 /* What the CFA is counted from; false where that is not known. */
@@ -363,7 +393,7 @@ static __always_inline bool cfa_base(struct walk *walk, const struct unwind_rule
 	case CFA_REGISTER:
 	case CFA_AT_REGISTER:
 		*base = walk->registers[rule->cfa_register % REGISTERS];
-		return walk->has_registers;
+		return walk->has_registers || has_base_pointer(walk, rule->cfa_register, base);
 	}
 	return false;
 }
@@ -472,6 +502,7 @@ static __always_inline void walk_frames(struct walk *walk, u64 *words, u32 max_f
 	walk->mapping_start = 0;
 	walk->mapping_end = 0;
 	walk->window_bytes = 0;
+	walk->base_pointer_address = 0;
 	walk->guess = 0;
 	walk->lack = 0;
 	walk->frames = 0;

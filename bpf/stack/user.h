@@ -7,6 +7,7 @@
 #include "tables.h"
 #include "unwind.h"
 #include "registers.h"
+#include "python.h"
 
 /* One for each CPU; no per-CPU map takes values of this size. */
 struct {
@@ -67,6 +68,7 @@ static __always_inline void walk_user(void *context, struct task_struct *task, s
 	walk->publication = publication_of(walk->mappings);
 	if (walk->publication && begin_walk(walk, task)) {
 		walk_tables(walk, sample);
+		walk_python(walk, task, sample);
 		return;
 	}
 	walk_frame_pointers(context, sample);

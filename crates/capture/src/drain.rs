@@ -98,6 +98,13 @@ impl Rings {
         self.found.sort_unstable();
     }
 
+    /// The records that were found, in the order of their times.
+    pub fn found(&self) -> impl Iterator<Item = RawSample<'_>> {
+        self.found
+            .iter()
+            .map(|(_, place)| self.rings[&place.cpu].sample(place.position))
+    }
+
     /// Calls `handle` with each record that was found, ordered by time, and gives their room back to the programs.
     pub fn take(&mut self, mut handle: impl FnMut(RawSample<'_>)) {
         for (_, place) in self.found.drain(..) {

@@ -12,6 +12,7 @@ use crate::kernel::KernelSpace;
 use crate::options::{Options, Sampling};
 use crate::perf_event::Trigger;
 use crate::processes::Processes;
+use crate::python::{Fit, Frame, Pythons};
 use crate::raw_sample::RawSample;
 use crate::sideband::ProcessEvent;
 use crate::sigbus::Guard;
@@ -26,6 +27,9 @@ pub struct Intake {
     /// What was mapped, held open.
     pub files: FileStore,
     kernel: KernelSpace,
+    /// Python's part of the stacks.
+    pub pythons: Pythons,
+    frames: Vec<Frame>,
     /// What fires each event.
     pub triggers: Vec<Trigger>,
     raw_addresses: bool,
@@ -38,7 +42,7 @@ pub struct Intake {
 
 impl Intake {
     /// Nothing yet.
-    pub fn new(options: &Options, triggers: Vec<Trigger>) -> Self {
+    pub fn new(options: &Options, triggers: Vec<Trigger>) -> Result<Self> {
         let mut profile = Profile::default();
         profile.set_debug_dirs(DebugDirs::new(&options.debug_dirs, options.debuginfod_cache.clone()));
         for trigger in &triggers {
@@ -54,17 +58,19 @@ impl Intake {
                 rate,
             });
         }
-        Self {
+        Ok(Self {
             profile,
             processes: Processes::new(!options.pids.is_empty()),
             files: FileStore::default(),
             kernel: KernelSpace::read(),
+            pythons: Pythons::new()?,
+            frames: Vec::new(),
             triggers,
             raw_addresses: options.raw_addresses,
             aggregate: options.aggregate,
             stored: 0,
             changed_files: false,
-        }
+        })
     }
 
     /// Takes note of what a process did.
@@ -76,14 +82,19 @@ impl Intake {
     pub fn store(&mut self, sample: &RawSample<'_>) {
         let thread = self.processes.thread(sample, &mut self.files, &mut self.profile);
         let pid = sample.header.tgid;
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        let fit = self.pythons.merge(sample, &mut self.profile, &mut frames);
         let (user, is_broken) = self
             .processes
-            .user_stack(pid, sample.user, &mut self.files, &mut self.profile);
+            .user_stack(pid, &mut frames, &mut self.files, &mut self.profile);
         let header = &sample.header;
         let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
         let each = value_of(trigger, header.period);
         let is_hardware_time = trigger.is_nominal_time() && trigger.name == "cycles";
-        let addresses: Option<Vec<u64>> = self.raw_addresses.then(|| [sample.kernel, sample.user].concat());
+        let of_user = || frames.iter().map(Frame::address);
+        let addresses: Option<Vec<u64>> =
+            (self.raw_addresses).then(|| sample.kernel.iter().copied().chain(of_user()).collect());
         let row = SampleRow {
             event: header.event.into(),
             boottime_ns: header.boottime_ns,
@@ -94,7 +105,7 @@ impl Intake {
             value: each * sample.count,
             count: sample.count,
             last_ns: sample.last_ns,
-            flags: u32::from(header.flags) | if is_broken { abi::USER_BROKEN } else { 0 },
+            flags: flags_of(sample, is_broken, fit),
             addresses: addresses.as_deref(),
             period: is_hardware_time.then_some(header.period),
         };
@@ -104,6 +115,7 @@ impl Intake {
         } else {
             self.profile.sample(row)
         }
+        self.frames = frames;
     }
 
     /// The user stack and, below it, kernel frames, which come leaf first.
@@ -136,11 +148,26 @@ impl Intake {
             files: &mut self.files,
             processes: &mut self.processes,
             kernel: &mut self.kernel,
+            pythons: &self.pythons,
         };
         let result = read(&mut self.profile, &mut sources);
         self.changed_files |= guard.zeroed_pages() > 0;
         Ok(result)
     }
+}
+
+/// Of the kernel half, and what is found out here.
+fn flags_of(sample: &RawSample<'_>, is_broken: bool, fit: Option<Fit>) -> u32 {
+    let mut flags = u32::from(sample.header.flags);
+    let mut set = |flag, is_set: bool| flags |= if is_set { flag } else { 0 };
+    set(abi::USER_BROKEN, is_broken);
+    set(abi::PYTHON_GUESSED, fit == Some(Fit::Guessed));
+    if let Some(python) = sample.python {
+        set(abi::PYTHON_CUT, python.end() != abi::PYTHON_COMPLETE);
+        set(abi::GIL_KNOWN, python.summary & abi::PYTHON_KNOWS_GIL as u64 != 0);
+        set(abi::GIL_HELD, python.summary & abi::PYTHON_HOLDS_GIL as u64 != 0);
+    }
+    flags
 }
 
 /// What one observation stands for: 1/F of time, or the event's own period.

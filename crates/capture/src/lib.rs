@@ -10,6 +10,7 @@ pub mod abi {
 mod combining;
 mod cost;
 mod cpus;
+mod deputy;
 mod drain;
 mod error;
 mod files;
@@ -28,6 +29,7 @@ pub mod probe;
 mod processes;
 mod procfs;
 mod programs;
+mod python;
 mod raw_sample;
 mod session;
 mod sideband;

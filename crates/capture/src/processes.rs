@@ -3,7 +3,6 @@
 //! Side-band records and samples arrive here ordered by time. A process is known by its pid and its start; exec makes
 //! it another program, with a row and mappings of its own.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -16,6 +15,7 @@ use crate::files::{FileId, FileStore};
 use crate::made_code::{MAX_DUMPS, MadeCode, is_jitdump};
 use crate::mappings::{Mapping, Target, cut_out, find};
 use crate::procfs::{self, ProcessInfo, ProgramInfo};
+use crate::python::Frame;
 use crate::raw_sample::RawSample;
 use crate::sideband::{Change, MappedFile, ProcessEvent};
 
@@ -32,8 +32,8 @@ struct Instance {
     /// Of the program that called exec: until the new one's first instruction the thread's user registers are still the
     /// old ones.
     before_exec: Arc<Vec<Mapping>>,
-    /// Return addresses of its last user stack, root first, each with the stack that ends there.
-    callers: Vec<(u64, StackId)>,
+    /// The callers of its last user stack, root first, each with the stack that ends there.
+    callers: Vec<(Frame, StackId)>,
     row: Option<ProcessId>,
     written: HashSet<(u64, u64, FileId)>,
     has_news: bool,
@@ -213,6 +213,12 @@ impl Processes {
         self.changed.entry(pid).or_default();
     }
 
+    /// Tells of each process that lives what it has mapped.
+    pub fn each(&self, mut tell: impl FnMut(u32, &[Mapping])) {
+        let live = self.by_pid.iter().filter(|(_, instance)| instance.ended_ns.is_none());
+        live.for_each(|(pid, instance)| tell(*pid, &instance.mappings));
+    }
+
     /// Forgets processes that ended a while ago.
     pub fn forget_ended(&mut self, now_ns: u64) {
         let is_over = |pid: &u32, instance: &mut Instance| {
@@ -260,42 +266,44 @@ impl Processes {
     pub fn user_stack(
         &mut self,
         pid: u32,
-        user: &[u64],
+        frames: &mut Vec<Frame>,
         files: &mut FileStore,
         profile: &mut Profile,
     ) -> (StackId, bool) {
-        let Some((leaf, callers)) = user.split_first() else {
+        if frames.is_empty() {
             return (StackId::EMPTY, false);
-        };
-        let (mut callers_before, fresh) = self.by_pid.get_mut(&pid).map_or_else(
-            || (Vec::new(), 0..callers.len()),
-            |instance| instance.share_callers(*leaf, callers),
-        );
-        let fresh = &callers[fresh];
-        for address in fresh.iter().rev() {
-            let stack = callers_before.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
-            let call = ProcessAddr(address.wrapping_sub(1)); // the return address is one behind its call
-            callers_before.push((*address, self.push_frame(stack, pid, call, files, profile)));
         }
-        let stack = callers_before.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
-        let stack = self.push_frame(stack, pid, ProcessAddr(*leaf), files, profile);
-        let is_broken = callers_before.len() < callers.len();
+        let known = self.by_pid.get_mut(&pid);
+        let (mut callers, is_broken) = known.map_or((Vec::new(), false), |instance| instance.share_callers(frames));
+        for at in (1..frames.len() - callers.len()).rev() {
+            let stack = callers.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
+            callers.push((frames[at], self.push_frame(stack, pid, frames[at], 1, files, profile)));
+        }
+        let stack = callers.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
+        let stack = self.push_frame(stack, pid, frames[0], 0, files, profile);
         if let Some(instance) = self.by_pid.get_mut(&pid) {
-            instance.callers = callers_before;
+            instance.callers = callers;
         }
         (stack, is_broken)
     }
 
+    /// `behind`: bytes from the call to the address that it returns to.
     fn push_frame(
         &mut self,
         stack: StackId,
         pid: u32,
-        address: ProcessAddr,
+        frame: Frame,
+        behind: u64,
         files: &mut FileStore,
         profile: &mut Profile,
     ) -> StackId {
-        let (object, address) = self.resolve(pid, address, files, profile);
-        let location = profile.location(object, address);
+        let location = match frame {
+            Frame::Python(location, _) => location,
+            Frame::Native(address) => {
+                let (object, address) = self.resolve(pid, ProcessAddr(address.wrapping_sub(behind)), files, profile);
+                profile.location(object, address)
+            }
+        };
         profile.stack(stack, location)
     }
 
@@ -462,27 +470,33 @@ impl Instance {
         }
     }
 
-    /// The part of the last stack that this one begins with, and which of its callers, leaf first, are to follow.
-    fn share_callers(&mut self, leaf: u64, callers: &[u64]) -> (Vec<(u64, StackId)>, Range<usize>) {
-        if !self.before_exec.is_empty() && find(&self.mappings, leaf).is_some() {
+    /// The part of the last stack that this one begins with, and whether native callers were cut off because they are
+    /// in no code.
+    fn share_callers(&mut self, frames: &mut Vec<Frame>) -> (Vec<(Frame, StackId)>, bool) {
+        if !self.before_exec.is_empty() && find(&self.mappings, frames[0].address()).is_some() {
             self.before_exec = Arc::default();
             self.callers.clear();
         }
         let mut before = std::mem::take(&mut self.callers);
-        let pairs = before.iter().zip(callers.iter().rev());
-        let shared = pairs.take_while(|((known, _), address)| known == *address).count();
-        let fresh = 0..callers.len() - shared;
-        let is_astray = |address: &u64| !self.was_gone && self.find(address.wrapping_sub(1)).is_none();
-        match callers[fresh.clone()].iter().position(is_astray) {
-            Some(astray) => {
-                before.clear();
-                (before, 0..astray)
-            }
-            None => {
-                before.truncate(shared);
-                (before, fresh)
-            }
+        let pairs = before.iter().zip(frames[1..].iter().rev());
+        let shared = pairs.take_while(|((known, _), frame)| known == *frame).count();
+        let fresh = 1..frames.len() - shared;
+        let is_astray = |frame: &Frame| match frame {
+            Frame::Native(address) => !self.was_gone && self.find(address.wrapping_sub(1)).is_none(),
+            Frame::Python(..) => false,
+        };
+        let astray = frames[fresh.clone()].iter().position(is_astray);
+        if let Some(distance) = astray {
+            before.clear();
+            let mut at = 0;
+            frames.retain(|frame| {
+                at += 1;
+                at <= fresh.start + distance || matches!(frame, Frame::Python(..))
+            });
+        } else {
+            before.truncate(shared);
         }
+        (before, astray.is_some())
     }
 
     fn find(&self, address: u64) -> Option<Mapping> {

@@ -11,10 +11,33 @@ pub struct RawSample<'a> {
     pub kernel: &'a [u64],
     /// Leaf first.
     pub user: &'a [u64],
+    /// Python's frames, leaf first, if the thread runs Python.
+    pub python: Option<PythonPart<'a>>,
     /// Observations that it stands for.
     pub count: u64,
     /// Time of the last of them.
     pub last_ns: u64,
+}
+
+/// The frames of Python's interpreter in a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PythonPart<'a> {
+    /// How their walk ended, and what is known of the interpreter's lock (`bpf/abi.h`).
+    pub summary: u64,
+    /// Two words a frame, leaf first: code object with `PYTHON_ENTRY`, and instruction.
+    pub words: &'a [u64],
+}
+
+impl<'a> PythonPart<'a> {
+    /// Code object (with `PYTHON_ENTRY`) and instruction of each frame.
+    pub fn frames(self) -> impl Iterator<Item = (u64, u64)> + 'a {
+        self.words.chunks_exact(2).map(|frame| (frame[0], frame[1]))
+    }
+
+    /// How the walk ended: `enum python_end`.
+    pub fn end(&self) -> u32 {
+        (self.summary >> abi::PYTHON_END_SHIFT) as u32 & abi::PYTHON_END_MASK as u32
+    }
 }
 
 const HEADER_WORDS: usize = size_of::<abi::SampleHeader>() / 8;
@@ -24,9 +47,15 @@ const COMBINED_WORDS: usize = 2;
 impl<'a> RawSample<'a> {
     /// What a record of it takes in a ring.
     pub fn record_bytes(&self) -> u64 {
-        let words = HEADER_WORDS + self.kernel.len() + self.user.len();
+        let words =
+            HEADER_WORDS + self.kernel.len() + self.user.len() + self.python.map_or(0, |python| 1 + python.words.len());
         let is_combined = u32::from(self.header.kind) == abi::RECORD_COMBINED;
         8 * (words + if is_combined { COMBINED_WORDS } else { 0 }) as u64
+    }
+
+    /// How the walk of the user stack ended: `enum user_end`.
+    pub fn user_end(&self) -> u32 {
+        u32::from(self.header.flags) >> abi::USER_END_SHIFT & (abi::USER_ENDS as u32 - 1)
     }
 
     /// Of a ring record's or a combining slot's words; None when they contradict themselves.
@@ -36,6 +65,7 @@ impl<'a> RawSample<'a> {
         let header: abi::SampleHeader = unsafe { std::ptr::read(header.as_ptr().cast()) };
         let (kernel, rest) = rest.split_at_checked(header.kernel_frames.into())?;
         let (user, rest) = rest.split_at_checked(header.user_frames.into())?;
+        let (python, rest) = split_python(&header, rest)?;
         let (count, last_ns) = match (u32::from(header.kind), rest) {
             (abi::RECORD_COMBINED, [count, last_ns, ..]) => (*count, *last_ns),
             (abi::RECORD_SAMPLE, _) => (1, header.boottime_ns),
@@ -45,10 +75,23 @@ impl<'a> RawSample<'a> {
             header,
             kernel,
             user,
+            python,
             count,
             last_ns,
         })
     }
+}
+
+/// What there is of Python's frames, and what follows them.
+fn split_python<'a>(header: &abi::SampleHeader, words: &'a [u64]) -> Option<(Option<PythonPart<'a>>, &'a [u64])> {
+    if u32::from(header.flags) & abi::HAS_PYTHON == 0 {
+        return Some((None, words));
+    }
+    let (summary, rest) = words.split_first()?;
+    let frames = summary & abi::PYTHON_FRAMES_MASK as u64;
+    let (words, rest) = rest.split_at_checked(2 * frames as usize)?;
+    let summary = *summary;
+    Some((Some(PythonPart { summary, words }), rest))
 }
 
 #[cfg(test)]
@@ -80,6 +123,25 @@ mod tests {
         let words = words(abi::RECORD_COMBINED, 0, 1, &[20, 1000, 99]);
         let sample = RawSample::parse(&words).unwrap();
         assert_eq!((sample.count, sample.last_ns), (1000, 99));
+    }
+
+    #[test]
+    fn a_record_has_pythons_frames_behind_the_others() {
+        let mut words = words(
+            abi::RECORD_COMBINED,
+            1,
+            1,
+            &[10, 20, 2 | 1 << 8, 32, 5, 65, 6, 1000, 99],
+        );
+        words[HEADER_WORDS - 1] |= u64::from(abi::HAS_PYTHON) << 16;
+        let sample = RawSample::parse(&words).unwrap();
+        let python = sample.python.unwrap();
+        assert_eq!(
+            (python.summary >> abi::PYTHON_END_SHIFT, python.words),
+            (1, &[32, 5, 65, 6][..])
+        );
+        assert_eq!((sample.count, sample.record_bytes()), (1000, 8 * words.len() as u64));
+        assert!(RawSample::parse(&words[..HEADER_WORDS + 5]).is_none());
     }
 
     #[test]

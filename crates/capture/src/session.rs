@@ -253,6 +253,8 @@ const GATHERING: Duration = Duration::from_millis(5);
 /// Between two drains when no process changes. The rings hold a second of ordinary stacks, half a second of the longest
 /// ones.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(400);
+/// The same while samples show Python code that was not seen before: it must be read before its process ends.
+const NEWS_INTERVAL: Duration = Duration::from_millis(40);
 /// The same for more than 1,000 Hz, where no ring is made large enough.
 const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A turn reads at most this many processes that ran before, so that the ring is drained in between.
@@ -315,10 +317,10 @@ impl Recording {
         let combining = (slots > 0)
             .then(|| Combining::new(programs.combining(), slots))
             .transpose()?;
-        let mut intake = Intake::new(&options, triggers);
+        let mut intake = Intake::new(&options, triggers)?;
         let unscanned = scan_first(&options, &mut intake);
         let unwinder = (options.unwind)
-            .then(|| begin_unwinding(&options, &mut programs, &mut intake))
+            .then(|| begin_unwinding(&options, &mut programs, &mut intake, waker.clone()))
             .transpose()?;
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
@@ -364,11 +366,12 @@ impl Recording {
     }
 
     fn inform_walker(&mut self) -> Result<()> {
-        let Some(unwinder) = &mut self.unwinder else {
-            return Ok(());
-        };
-        unwinder.serve(&self.intake.files);
-        publish(unwinder, &mut self.intake, !self.options.pids.is_empty())
+        if let Some(unwinder) = &mut self.unwinder {
+            unwinder.serve(&self.intake.files);
+            publish(unwinder, &mut self.intake, !self.options.pids.is_empty())?;
+            find_pythons(unwinder, &mut self.intake);
+        }
+        Ok(())
     }
 
     fn wait(&mut self) {
@@ -378,10 +381,13 @@ impl Recording {
         let begun = Instant::now();
         let interval = match self.options.drain_interval {
             _ if self.intake.processes.has_new() => MIN_TURN,
+            _ if self.intake.pythons.has_news() => NEWS_INTERVAL,
             Some(interval) => interval,
             None if self.options.fastest_hz() > 1_000 => FAST_DRAIN_INTERVAL,
             None => DRAIN_INTERVAL,
         };
+        let until_python = (self.intake.pythons.due()).map(|due| due.saturating_duration_since(begun));
+        let interval = until_python.map_or(interval, |until| interval.min(until));
         let others = self.sideband.fds().chain([self.waker.fd()]);
         let others = others.chain(self.unwinder.as_ref().map(Unwinder::fd));
         self.targets.wait(others, interval);
@@ -401,6 +407,7 @@ impl Recording {
         self.rings.look();
         self.sideband.consume(&mut self.pending);
         self.pending.sort_by_key(|event| event.time_ns);
+        self.intake.pythons.learn(self.rings.found(), &mut self.intake.profile);
         let due = self.pending.partition_point(|event| event.time_ns < began_ns);
         let mut events = self.pending.drain(..due).peekable();
         let intake = &mut self.intake;
@@ -447,9 +454,12 @@ impl Recording {
 
     fn flush(&mut self) -> Result<()> {
         let intake = &mut self.intake;
-        self.combining
-            .as_mut()
-            .map_or(Ok(()), |combining| combining.flush(|sample| intake.store(&sample)))
+        self.combining.as_mut().map_or(Ok(()), |combining| {
+            combining.flush(|sample| {
+                intake.pythons.learn(std::iter::once(sample), &mut intake.profile);
+                intake.store(&sample);
+            })
+        })
     }
 
     fn report(&mut self, board: &Board) {
@@ -521,6 +531,7 @@ impl Recording {
         self.programs.detach();
         let end_boottime_ns = cost::boottime_ns();
         let unwind_bytes = self.unwinder.as_ref().map_or(0, Unwinder::memory_bytes);
+        self.notes.extend(self.unwinder.iter().flat_map(Unwinder::lacks));
         self.unwinder = None; // its threads would only be in the way
         self.drain();
         self.flush()?;
@@ -591,6 +602,7 @@ impl Recording {
             1 => notes.push("1 process ended before it could be looked at".into()),
             gone => notes.push(format!("{gone} processes ended before they could be looked at")),
         }
+        notes.extend(self.intake.pythons.notes());
         if self.intake.changed_files {
             notes.push("a file was truncated while its symbols were read: some of its names are missing".into());
         }
@@ -613,14 +625,15 @@ fn scan_first(options: &Options, intake: &mut Intake) -> Vec<u32> {
 }
 
 /// The processes that were read have their tables, mostly, when this returns.
-fn begin_unwinding(options: &Options, programs: &mut Programs, intake: &mut Intake) -> Result<Unwinder> {
-    let mut unwinder = Unwinder::new(programs.unwind_maps())?;
+fn begin_unwinding(options: &Options, programs: &mut Programs, intake: &mut Intake, waker: Waker) -> Result<Unwinder> {
+    let mut unwinder = Unwinder::new(programs.unwind_maps(), waker)?;
     publish(&mut unwinder, intake, true)?;
     unwinder.wait_for_tables(if options.pids.is_empty() {
         PREPARATION_OF_SYSTEM
     } else {
         PREPARATION
     });
+    find_pythons(&mut unwinder, intake);
     Ok(unwinder)
 }
 
@@ -628,22 +641,45 @@ fn begin_unwinding(options: &Options, programs: &mut Programs, intake: &mut Inta
 /// walker misses them.
 fn publish(unwinder: &mut Unwinder, intake: &mut Intake, with_tables: bool) -> Result<()> {
     let _guard = Guard::new().map_err(|error| Error::system("SIGBUS cannot be caught", &error))?;
-    let Intake { processes, files, .. } = intake;
+    let Intake {
+        processes,
+        files,
+        pythons,
+        ..
+    } = intake;
     for (pid, became_other, known) in processes.take_changed() {
         if became_other {
             unwinder.clear(pid);
+            pythons.forget(pid);
         }
         match known {
             Known::Mappings(mappings) => {
                 if with_tables {
                     unwinder.prepare(mappings, files);
                 }
-                unwinder.publish(pid, mappings, files)?;
+                unwinder.publish(pid, mappings, files);
+                pythons.follow(pid, mappings);
             }
-            Known::Gone => unwinder.forget(pid),
+            Known::Gone => {
+                unwinder.forget(pid);
+                pythons.forget(pid);
+            }
         }
     }
     Ok(())
+}
+
+/// Tells the walker of the interpreters of Python that are there by now.
+fn find_pythons(unwinder: &mut Unwinder, intake: &mut Intake) {
+    let Intake { processes, pythons, .. } = intake;
+    let found = unwinder.take_interpreters();
+    if !found.is_empty() {
+        for (file, interpreter) in found {
+            pythons.add_interpreter(file, interpreter);
+        }
+        processes.each(|pid, mappings| pythons.follow(pid, mappings));
+    }
+    pythons.attach(unwinder);
 }
 
 fn lost(counters: &abi::Counters) -> u64 {

@@ -1,6 +1,7 @@
 //! Where the symbols of each object are to be had.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use stackhound_core::rows::ObjectId;
 use stackhound_core::symbolize::{Source, Sources};
@@ -8,6 +9,7 @@ use stackhound_core::symbolize::{Source, Sources};
 use crate::files::FileStore;
 use crate::kernel::KernelSpace;
 use crate::processes::Processes;
+use crate::python::Pythons;
 
 /// Everything that knows objects, for the symbolizer.
 pub struct SymbolSources<'a> {
@@ -17,6 +19,8 @@ pub struct SymbolSources<'a> {
     pub processes: &'a mut Processes,
     /// Kernel text, modules, BPF programs.
     pub kernel: &'a mut KernelSpace,
+    /// Python's code objects.
+    pub pythons: &'a Pythons,
 }
 
 impl Sources for SymbolSources<'_> {
@@ -26,6 +30,12 @@ impl Sources for SymbolSources<'_> {
         }
         if let Some(reason) = self.processes.reason(object) {
             return Source::Missing(reason.into());
+        }
+        if let Some(code) = self.pythons.code(object) {
+            return code.map_or_else(
+                |reason| Source::Missing(reason.into()),
+                |code| Source::Python(Arc::clone(code)),
+            );
         }
         if let Some(code) = self.processes.made_code(object) {
             return code.source(addresses);

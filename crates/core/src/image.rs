@@ -54,6 +54,14 @@ impl Machine {
         }
     }
 
+    /// The register from which code counts that aligns its stack and has no frame pointer.
+    pub(crate) const fn base_pointer(self) -> Option<Register> {
+        match self {
+            Self::X86_64 => Some(gimli::X86_64::RBX),
+            Self::Arm64 => None,
+        }
+    }
+
     pub(crate) const fn stack_pointer(self) -> Register {
         match self {
             Self::X86_64 => gimli::X86_64::RSP,

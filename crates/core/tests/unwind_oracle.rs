@@ -124,7 +124,7 @@ impl<'f, S: UnwindSection<Slice<'f>>> Function<'f, '_, S> {
             CfaRule::RegisterAndOffset { register, offset } => self.register(*register).wrapping_add_signed(*offset),
             CfaRule::Expression(expression) => self.evaluate(expression.get(self.section).unwrap(), None),
         };
-        let rule = |number| row.register(number).unwrap_or(RegisterRule::SameValue);
+        let rule = |number| rule_of(row, number);
         match self.saved(rule(self.numbers.ra), self.numbers.ra, cfa) {
             None => Found::Root,
             Some(return_address) => Found::Caller {
@@ -134,6 +134,11 @@ impl<'f, S: UnwindSection<Slice<'f>>> Function<'f, '_, S> {
             },
         }
     }
+}
+
+/// gimli names only those registers that are not the same as before.
+fn rule_of(row: &UnwindTableRow<usize>, number: Register) -> RegisterRule<usize> {
+    row.register(number).unwrap_or(RegisterRule::SameValue)
 }
 
 /// What our rule comes to.
@@ -188,6 +193,7 @@ struct Compared {
     rows: usize,
     unsupported: usize,
     lost_frame_pointers: usize,
+    lost_base_pointers: usize,
     is_go: bool,
 }
 
@@ -275,6 +281,29 @@ fn compare_row<'f, S: UnwindSection<Slice<'f>>>(
         }
         _ => assert_eq!(ours, theirs, "at {ip:#x}: {rule:?}, {row:?}"),
     }
+    if let (Found::Caller { cfa, .. }, true) = (ours, function.numbers.ra == X86_64.ra && !compared.is_go) {
+        compare_base_pointer(rule, function, row, cfa, compared);
+    }
+}
+
+fn compare_base_pointer<'f, S: UnwindSection<Slice<'f>>>(
+    rule: &Rule,
+    function: &Function<'f, '_, S>,
+    row: &UnwindTableRow<usize>,
+    cfa: u64,
+    compared: &mut Compared,
+) {
+    let ours = match rule.base_pointer_offset {
+        _ if rule.cfa == Cfa::SIGNAL => return,
+        Rule::BASE_POINTER_LOST => {
+            compared.lost_base_pointers += 1;
+            return;
+        }
+        0 => register(gimli::X86_64::RBX),
+        offset => memory(cfa.wrapping_add_signed(offset.into())),
+    };
+    let theirs = function.saved(rule_of(row, gimli::X86_64::RBX), gimli::X86_64::RBX, cfa);
+    assert_eq!(Some(ours), theirs, "at {:#x}: {rule:?}, {row:?}", function.ip);
 }
 
 /// Whether Go's linker describes such code as it is. Roots, signal frames and changes of stacks it does not describe. On

@@ -177,6 +177,16 @@ fn the_vdso_is_walked() {
     check_complete("clocks", "clock_gettime");
 }
 
+/// The loader's entry counts from rbx, which the functions that it calls have stored.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn lazy_binding_is_walked() {
+    let flags = ["-O2", "-fomit-frame-pointer", "-no-pie", "-Wl,-z,lazy", "-pthread"];
+    let seen = watch(&Running::start(compile("gcc", "frames.c", &flags), &["bound"]), "main");
+    assert_equal(&seen);
+    assert_eq!(seen.rooted, seen.stacks);
+}
+
 #[test]
 fn endless_recursion_is_cut_and_says_so() {
     let pid = Running::start(

@@ -18,8 +18,10 @@ use super::cache::Cache;
 use super::memory::{Memory, Piece};
 use super::tables::{self, Loaded, Outcome, Tables};
 use crate::error::{Error, Result};
-use crate::files::reopen;
+use crate::files::{FileId, reopen};
+use crate::python::Found;
 use crate::sigbus::Guard;
+use crate::waker::Waker;
 
 /// The table of a file of this size takes some 10 ms.
 const LARGE_BYTES: u64 = 16 << 20;
@@ -42,11 +44,13 @@ pub struct Builder {
 
 impl Builder {
     /// Starts the threads.
-    pub fn start(tables: Tables, memory: Arc<Mutex<Memory>>) -> Result<Self> {
+    pub fn start(tables: Tables, memory: Arc<Mutex<Memory>>, waker: Waker) -> Result<Self> {
         let workshop = Arc::new(Workshop {
             tables: Mutex::new(tables),
             memory,
             cache: OnceLock::new(),
+            interpreters: Mutex::default(),
+            waker,
             loaded: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
@@ -79,7 +83,7 @@ impl Builder {
             executable: true,
         };
         let outcome = lock(&self.workshop.tables).load(place, &table.view(), &[segment]);
-        let Ok(Outcome::Loaded(loaded)) = outcome else {
+        let Outcome::Loaded(loaded) = outcome else {
             return false;
         };
         lock(&self.workshop.loaded).insert(place, loaded);
@@ -92,6 +96,11 @@ impl Builder {
         if let Some(loaded) = loaded {
             self.retire(lock(&self.workshop.tables).unload(place, loaded));
         }
+    }
+
+    /// The interpreters of Python that were found in files since the last call.
+    pub fn take_interpreters(&self) -> Vec<(FileId, Found)> {
+        std::mem::take(&mut lock(&self.workshop.interpreters))
     }
 
     /// Takes a file's table out of use.
@@ -140,6 +149,8 @@ struct Workshop {
     memory: Arc<Mutex<Memory>>,
     /// Opened when it is first needed.
     cache: OnceLock<Cache>,
+    interpreters: Mutex<Vec<(FileId, Found)>>,
+    waker: Waker,
     loaded: Mutex<HashMap<u32, Loaded>>,
     is_over: AtomicBool,
 }
@@ -181,11 +192,15 @@ impl Workshop {
         let guard = Guard::new().ok()?;
         let bytes = map(handle)?;
         let elf = Elf::parse(&bytes).ok()?;
+        if let Some(found) = Found::look(&elf, &bytes) {
+            lock(&self.interpreters).push((FileId::from_index(file), found));
+            self.waker.wake();
+        }
         let cache = self.cache.get_or_init(Cache::open);
         let place = cache.place(&elf, &bytes);
-        let put = |table: &unwind::TableView<'_>| lock(&self.tables).load(file, table, &elf.segments).ok();
+        let put = |table: &unwind::TableView<'_>| lock(&self.tables).load(file, table, &elf.segments);
         if let Some(outcome) = place.as_ref().and_then(|place| cache.read(place, put)) {
-            return outcome;
+            return Some(outcome);
         }
         let table = unwind::build(&bytes).ok()?;
         if guard.zeroed_pages() > 0 {
@@ -195,7 +210,7 @@ impl Workshop {
         if let Some(place) = place {
             cache.write(&place, &table);
         }
-        outcome
+        Some(outcome)
     }
 
     fn unload(&self, file: u32) {

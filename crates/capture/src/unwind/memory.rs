@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::mapped::Mapped;
 use crate::programs::{bpf_error, map_options};
 
@@ -35,13 +36,14 @@ impl Piece {
 }
 
 /// Makes the segment of an index, where whoever reads the memory looks for it.
-type MakeSegment = Box<dyn Fn(u32) -> Result<Mapped> + Send>;
+type MakeSegment = Box<dyn Fn(u32) -> crate::error::Result<Mapped> + Send>;
 
 /// All segments.
 pub struct Memory {
     make_segment: MakeSegment,
     segments: Vec<Mapped>,
     free: FreeList,
+    lack: Option<String>,
 }
 
 impl Memory {
@@ -60,6 +62,7 @@ impl Memory {
             make_segment,
             segments: Vec::new(),
             free: FreeList::default(),
+            lack: None,
         }
     }
 
@@ -69,10 +72,8 @@ impl Memory {
     }
 
     /// A piece that holds these words, which are more than none and fit into a segment; None when there is no more room.
-    pub fn store(&mut self, words: &[u32]) -> Result<Option<Piece>> {
-        let Some(piece) = self.allocate(words.len() as u32)? else {
-            return Ok(None);
-        };
+    pub fn store(&mut self, words: &[u32]) -> Option<Piece> {
+        let piece = self.allocate(words.len() as u32)?;
         let (segment, first) = (piece.reference / SEGMENT_WORDS, piece.reference % SEGMENT_WORDS);
         // SAFETY: the piece lies in the mapped segment, and no program reads it before it is referred to.
         unsafe {
@@ -82,7 +83,24 @@ impl Memory {
                 .add(first as usize);
             std::ptr::copy_nonoverlapping(words.as_ptr(), to.as_ptr(), words.len());
         }
-        Ok(Some(piece))
+        Some(piece)
+    }
+
+    /// Changes a word of a piece that programs may be reading.
+    pub fn set_word(&mut self, piece: Piece, index: u32, word: u32) {
+        assert!(index < piece.words);
+        let place = piece.reference + index;
+        let segment = &self.segments[(place / SEGMENT_WORDS) as usize];
+        // SAFETY: within the mapped segment, aligned, and shared with the programs as a word that changes.
+        unsafe {
+            let at = segment.words().cast::<u32>().add((place % SEGMENT_WORDS) as usize);
+            AtomicU32::from_ptr(at.as_ptr()).store(word, Ordering::Release);
+        }
+    }
+
+    /// Why there was no more room, if that ever was so.
+    pub fn lack(&self) -> Option<&str> {
+        self.lack.as_deref()
     }
 
     /// Takes back a piece that no program can be reading.
@@ -95,7 +113,7 @@ impl Memory {
         self.segments.len() * SEGMENT_BYTES
     }
 
-    fn allocate(&mut self, words: u32) -> Result<Option<Piece>> {
+    fn allocate(&mut self, words: u32) -> Option<Piece> {
         let words = words.next_multiple_of(UNIT_WORDS);
         assert!(
             0 < words && words <= SEGMENT_WORDS - UNIT_WORDS,
@@ -103,18 +121,22 @@ impl Memory {
         );
         loop {
             if let Some(reference) = self.free.take(words) {
-                return Ok(Some(Piece { reference, words }));
+                return Some(Piece { reference, words });
             }
-            if self.segments.len() == abi::UNWIND_SEGMENTS {
-                return Ok(None);
+            if let Err(lack) = self.add_segment() {
+                self.lack.get_or_insert(lack);
+                return None;
             }
-            self.add_segment()?;
         }
     }
 
-    fn add_segment(&mut self) -> Result<()> {
+    fn add_segment(&mut self) -> Result<(), String> {
+        if self.segments.len() == abi::UNWIND_SEGMENTS {
+            return Err(format!("{} MiB are full", self.bytes() >> 20));
+        }
         let index = self.segments.len() as u32;
-        self.segments.push((self.make_segment)(index)?);
+        let segment = (self.make_segment)(index).map_err(|error| error.to_string())?;
+        self.segments.push(segment);
         // The first unit of each segment stays unused: 0 refers to nothing, and no two segments become neighbours.
         self.free
             .give(index * SEGMENT_WORDS + UNIT_WORDS, SEGMENT_WORDS - UNIT_WORDS);
@@ -122,7 +144,7 @@ impl Memory {
     }
 }
 
-fn bpf_segment(outer: &MapHandle, index: u32) -> Result<Mapped> {
+fn bpf_segment(outer: &MapHandle, index: u32) -> crate::error::Result<Mapped> {
     let options = map_options(libbpf_sys::BPF_F_MMAPABLE);
     let value_bytes = SEGMENT_BYTES as u32;
     let segment = MapHandle::create(MapType::Array, Some("unwind_segment"), 4, value_bytes, 1, &options)

@@ -25,6 +25,8 @@ use crate::abi;
 use crate::error::Result;
 use crate::files::{FileId, FileStore};
 use crate::mappings::{Mapping, Target};
+use crate::python::Found;
+use crate::waker::Waker;
 use builder::Builder;
 use made::{FIRST_REGION, MadeTables, Region, region_of};
 use memory::{Memory, Piece};
@@ -55,6 +57,8 @@ pub struct Unwinder {
     memory: Arc<Mutex<Memory>>,
     processes: ProcessTable,
     published: HashMap<u32, Piece>,
+    /// Of processes that run Python: their `struct python`.
+    pythons: HashMap<u32, Piece>,
     publications: NonZeroU32,
     retired: Vec<Piece>,
     /// Files whose tables were asked for.
@@ -71,20 +75,21 @@ const RETIRED_BYTES: usize = 256 << 10;
 const UNUSED: Duration = Duration::from_secs(10);
 
 impl Unwinder {
-    /// Nothing is known yet.
-    pub fn new(maps: Maps) -> Result<Self> {
+    /// Nothing is known yet. `waker` is woken when an interpreter turned up.
+    pub fn new(maps: Maps, waker: Waker) -> Result<Self> {
         let memory = Arc::new(Mutex::new(Memory::new(maps.segments)));
         let tables = Tables::new(Arc::clone(&memory), &maps.files, &maps.rules)?;
         Ok(Self {
             processes: ProcessTable::new(&maps.processes)?,
             published: HashMap::new(),
+            pythons: HashMap::new(),
             publications: NonZeroU32::MIN,
             retired: Vec::new(),
             requested: HashSet::new(),
             users: Users::default(),
             made: MadeTables::default(),
             wanted: Wanted::new(maps.wanted)?,
-            builder: Builder::start(tables, Arc::clone(&memory))?,
+            builder: Builder::start(tables, Arc::clone(&memory), waker)?,
             memory,
         })
     }
@@ -113,6 +118,11 @@ impl Unwinder {
         self.builder.wait(Instant::now() + patience);
     }
 
+    /// The interpreters of Python that turned up in files since the last call.
+    pub fn take_interpreters(&self) -> Vec<(FileId, Found)> {
+        self.builder.take_interpreters()
+    }
+
     fn request(&mut self, file: u32, files: &FileStore) {
         if file < FIRST_REGION && self.requested.insert(file) {
             self.builder.load(file, files.duplicate(FileId::from_index(file)));
@@ -120,18 +130,19 @@ impl Unwinder {
     }
 
     /// A process has these mappings from now on.
-    pub fn publish(&mut self, pid: u32, mappings: &[Mapping], files: &FileStore) -> Result<()> {
+    pub fn publish(&mut self, pid: u32, mappings: &[Mapping], files: &FileStore) {
         if mappings.is_empty() {
-            return Ok(()); // a kernel thread, or a program that is being loaded
+            return; // a kernel thread, or a program that is being loaded
         }
         self.publications = self.publications.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let (regions, left) = self.made.update(pid, mappings, files, &self.builder);
-        let words = mapping_words(mappings, regions, self.publications);
-        let stored = tables::lock(&self.memory).store(&words)?;
+        let python = self.pythons.get(&pid).map_or(0, |piece| piece.reference);
+        let words = mapping_words(mappings, regions, self.publications, python);
+        let stored = tables::lock(&self.memory).store(&words);
         let Some(piece) = stored else {
             self.clear(pid); // no room: better no mappings than old ones
             self.made.give_back(left, &self.builder);
-            return Ok(());
+            return;
         };
         if self.processes.set(pid, piece.reference) {
             let before = self.published.insert(pid, piece);
@@ -141,7 +152,28 @@ impl Unwinder {
             self.retired.push(piece);
         }
         self.made.give_back(left, &self.builder);
-        Ok(())
+    }
+
+    /// What there was no room for, in words.
+    pub fn lacks(&self) -> Vec<String> {
+        let memory = tables::lock(&self.memory)
+            .lack()
+            .map(|lack| format!("some code has no unwind table: {lack}"));
+        let refused = self.processes.refused();
+        let processes = (refused > 0).then(|| format!("{refused} processes found no room in the table of mappings"));
+        memory.into_iter().chain(processes).collect()
+    }
+
+    /// The process runs Python, and this is where the walker finds its frames.
+    pub fn set_python(&mut self, pid: u32, python: &abi::Python) {
+        let mut memory = tables::lock(&self.memory);
+        let Some(piece) = memory.store(words_of(python)) else {
+            return;
+        };
+        if let Some(mappings) = self.published.get(&pid) {
+            memory.set_word(*mappings, PYTHON_WORD, piece.reference);
+        }
+        self.retired.extend(self.pythons.insert(pid, piece));
     }
 
     /// It became another program.
@@ -163,6 +195,7 @@ impl Unwinder {
 
     fn withdraw(&mut self, pid: u32) {
         self.retired.extend(self.published.remove(&pid));
+        self.retired.extend(self.pythons.remove(&pid));
         self.users.remove(pid);
         self.made.remove(pid, &self.builder);
     }
@@ -185,12 +218,25 @@ impl Unwinder {
     }
 }
 
+fn words_of(python: &abi::Python) -> &[u32] {
+    // SAFETY: plain integers without padding, aligned for u64, as long as they are borrowed.
+    unsafe {
+        std::slice::from_raw_parts(
+            std::ptr::from_ref(python).cast(),
+            size_of_val(python) / size_of::<u32>(),
+        )
+    }
+}
+
+/// Of a `struct unwind_mappings`: the one that refers to the process's `struct python`.
+const PYTHON_WORD: u32 = (std::mem::offset_of!(abi::UnwindMappings, python) / size_of::<u32>()) as u32;
+
 /// `struct unwind_mappings`, the starts, and `struct unwind_mapping` for each.
-fn mapping_words(mappings: &[Mapping], regions: &[Region], publication: NonZeroU32) -> Vec<u32> {
+fn mapping_words(mappings: &[Mapping], regions: &[Region], publication: NonZeroU32, python: u32) -> Vec<u32> {
     let below = mappings.partition_point(|mapping| mapping.start < SEARCHED_BELOW); // all but the vsyscall page
     let mappings = &mappings[..below.min(abi::UNWIND_MAX_MAPPINGS)];
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
-    let mut words = vec![mappings.len() as u32, publication.get()];
+    let mut words = vec![mappings.len() as u32, publication.get(), python, 0];
     words.extend(mappings.iter().flat_map(|mapping| halves(mapping.start)));
     for mapping in mappings {
         words.extend(halves(mapping.end));
@@ -232,11 +278,12 @@ mod tests {
             ],
             &[],
             NonZeroU32::MIN,
+            5,
         );
-        let starts = [2, 1, 0, 7, 0, 8];
+        let starts = [2, 1, 5, 0, 0, 7, 0, 8];
         let first = [0x1000, 7, 0x2000, 0, 3, 0];
         let second = [0x1000, 8, 0x2000, 0, abi::UNWIND_NO_FILE as u32, 0];
-        assert_eq!(words, [starts, first, second].concat());
+        assert_eq!(words, [&starts[..], &first, &second].concat());
         assert_eq!(size_of::<abi::UnwindMapping>(), 4 * first.len());
     }
 }

@@ -17,6 +17,7 @@ pub struct ProcessTable {
     slots: Slots<Mapped>,
     /// What was stored last for each process.
     stored: HashMap<u32, u64>,
+    refused: u64,
 }
 
 impl ProcessTable {
@@ -27,6 +28,7 @@ impl ProcessTable {
         Ok(Self {
             slots: Slots(memory),
             stored: HashMap::new(),
+            refused: 0,
         })
     }
 
@@ -36,12 +38,22 @@ impl ProcessTable {
         let value = u64::from(tgid) << 32 | u64::from(reference);
         let is_set = match self.stored.get(&tgid) {
             Some(&before) => self.slots.exchange(tgid, before, value),
-            None => self.slots.insert(tgid, value),
+            None => self.slots.insert(tgid, value) || self.refuse(),
         };
         if is_set {
             self.stored.insert(tgid, value);
         }
         is_set
+    }
+
+    fn refuse(&mut self) -> bool {
+        self.refused += 1;
+        false
+    }
+
+    /// How often a process found no room.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// It has become another program: what the kernel half has cleared, or is about to.

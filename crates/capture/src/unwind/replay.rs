@@ -75,8 +75,8 @@ impl Replay {
 
     fn store(&mut self, mappings: &[Mapping]) -> Result<u32> {
         self.publications = self.publications.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        let words = mapping_words(mappings, &[], self.publications);
-        let piece = lock(&self.memory).store(&words)?;
+        let words = mapping_words(mappings, &[], self.publications, 0);
+        let piece = lock(&self.memory).store(&words);
         let full = || Error::system("no room for more mappings", &std::io::ErrorKind::OutOfMemory.into());
         let piece = piece.ok_or_else(full)?;
         Ok(piece.reference)
@@ -87,7 +87,7 @@ impl Replay {
             return Ok(());
         }
         let outcome = match self.file(file.index()).and_then(|bytes| self.table(&bytes)) {
-            Some((elf, table)) => self.tables.load(file.index(), &table.view(), &elf.segments)?,
+            Some((elf, table)) => self.tables.load(file.index(), &table.view(), &elf.segments),
             None => Outcome::Empty,
         };
         if !matches!(outcome, Outcome::Loaded(_)) {

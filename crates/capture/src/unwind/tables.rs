@@ -83,35 +83,30 @@ impl Tables {
     }
 
     /// Puts a file's table in place. `segments`: the file's; pages are counted in the file from here on.
-    pub fn load(&mut self, file: u32, table: &TableView<'_>, segments: &[Segment]) -> Result<Outcome> {
+    pub fn load(&mut self, file: u32, table: &TableView<'_>, segments: &[Segment]) -> Outcome {
         let Some((first_page, pages)) = file_pages(table, segments) else {
-            return Ok(Outcome::NoRoom);
+            return Outcome::NoRoom;
         };
         let mut loaded = Loaded {
             pieces: Vec::new(),
             rows: 0,
         };
-        let Some(references) = self.store_rows(table, &pages, &mut loaded)? else {
-            return Ok(self.give_up(loaded));
+        let Some(references) = self.store_rows(table, &pages, &mut loaded) else {
+            return self.give_up(loaded);
         };
         if loaded.rows == 0 {
-            return Ok(Outcome::Empty);
+            return Outcome::Empty;
         }
-        let Some(index) = self.store(&references)? else {
-            return Ok(self.give_up(loaded));
+        let Some(index) = self.store(&references) else {
+            return self.give_up(loaded);
         };
         loaded.pieces.push(index);
         self.publish(file, index.reference, pages.len() as u32, first_page);
-        Ok(Outcome::Loaded(loaded))
+        Outcome::Loaded(loaded)
     }
 
     /// The rows of all pages, and for each page what `struct unwind_page` says.
-    fn store_rows(
-        &mut self,
-        table: &TableView<'_>,
-        pages: &[Option<usize>],
-        loaded: &mut Loaded,
-    ) -> Result<Option<Vec<u32>>> {
+    fn store_rows(&mut self, table: &TableView<'_>, pages: &[Option<usize>], loaded: &mut Loaded) -> Option<Vec<u32>> {
         let rules: Vec<u32> = table.rules.iter().map(|rule| self.rules.index(rule)).collect();
         let mut references = vec![0; 2 * pages.len()];
         let mut words = Vec::with_capacity(PIECE_WORDS);
@@ -119,9 +114,9 @@ impl Tables {
         for (at, page) in pages.iter().enumerate() {
             let rows = page.map_or(&[][..], |page| table.rows_of(&table.pages[page]));
             if words.len() + rows.len() > PIECE_WORDS
-                && !self.store_piece(&mut words, &mut waiting, &mut references, loaded)?
+                && !self.store_piece(&mut words, &mut waiting, &mut references, loaded)
             {
-                return Ok(None);
+                return None;
             }
             if !rows.is_empty() {
                 waiting.push(at);
@@ -133,8 +128,8 @@ impl Tables {
                 );
             }
         }
-        let is_stored = words.is_empty() || self.store_piece(&mut words, &mut waiting, &mut references, loaded)?;
-        Ok(is_stored.then_some(references))
+        let is_stored = words.is_empty() || self.store_piece(&mut words, &mut waiting, &mut references, loaded);
+        is_stored.then_some(references)
     }
 
     /// Stores the rows so far, and makes the pages that wait for that refer to them.
@@ -144,9 +139,9 @@ impl Tables {
         waiting: &mut Vec<usize>,
         references: &mut [u32],
         loaded: &mut Loaded,
-    ) -> Result<bool> {
-        let Some(piece) = self.store(words)? else {
-            return Ok(false);
+    ) -> bool {
+        let Some(piece) = self.store(words) else {
+            return false;
         };
         for at in waiting.drain(..) {
             references[2 * at] += piece.reference;
@@ -154,10 +149,10 @@ impl Tables {
         loaded.rows += words.len();
         loaded.pieces.push(piece);
         words.clear();
-        Ok(true)
+        true
     }
 
-    fn store(&self, words: &[u32]) -> Result<Option<Piece>> {
+    fn store(&self, words: &[u32]) -> Option<Piece> {
         lock(&self.memory).store(words)
     }
 

@@ -19,12 +19,14 @@ use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::guard::guarded;
 use crate::perfmap::Entry;
 use crate::profile::Profile;
+use crate::python::Code;
 use crate::rows::{LocationId, ObjectId, ObjectKind};
 
 pub use debug_files::DebugDirs;
@@ -71,6 +73,8 @@ pub enum Source {
     Made(Vec<Option<Made>>, &'static str),
     /// One name for every address.
     Named(String),
+    /// A Python code object; addresses are as its frames say them.
+    Python(Arc<Code>),
     /// No symbols, and why.
     Missing(String),
 }

@@ -5,6 +5,7 @@ use super::functions::Function;
 use super::lookup::NOT_IN_TABLE;
 use super::{Made, Source};
 use crate::perfmap::Entry;
+use crate::python::Code;
 
 /// What was found of an object's addresses. Addresses are meant by their index in the request.
 #[derive(Debug, Default)]
@@ -48,6 +49,7 @@ impl Symbols {
             }
             Source::Made(found, reason) => Self::of_functions(found.iter().map(Option::as_ref).map(of_made), reason),
             Source::Named(name) => Self::named(&name, addresses),
+            Source::Python(code) => Self::of_code(&code, addresses),
             Source::Missing(reason) => Self::missing(&reason, addresses.len()),
             Source::Elf { .. } | Source::Kernel { .. } => Self::missing("no file", addresses.len()),
         }
@@ -69,6 +71,30 @@ impl Symbols {
         Self {
             functions: vec![function],
             frames,
+            misses: Vec::new(),
+        }
+    }
+
+    /// One function, with a line for each address.
+    fn of_code(code: &Code, addresses: &[u64]) -> Self {
+        let function = Function {
+            name: code.shown_name().into(),
+            system_name: code.name.as_str().into(),
+            file: code.file.as_str().into(),
+            address: 0,
+            size: 0,
+        };
+        let frame = |(index, address): (u32, &u64)| {
+            let position = code.position(i64::try_from(*address).unwrap_or(0));
+            Frame {
+                line: position.line.unwrap_or(0),
+                column: position.column.map_or(0, |before| before + 1),
+                ..Frame::plain(index, 0)
+            }
+        };
+        Self {
+            functions: vec![function],
+            frames: (0..).zip(addresses).map(frame).collect(),
             misses: Vec::new(),
         }
     }

@@ -36,6 +36,7 @@ fn convert(state: &State, machine: Machine) -> Result<(Rule, Option<Reason>), Re
         return_address_offset,
         frame_pointer,
         frame_pointer_offset,
+        base_pointer_offset: base_pointer_offset(state.base_pointer),
         ..cfa(state.cfa, machine)?
     };
     Ok((rule, lost))
@@ -118,6 +119,15 @@ fn frame_pointer(saved: Saved, machine: Machine) -> Result<(FramePointer, i16), 
             _ => Err(Reason::FramePointer),
         },
         Saved::Otherwise => Err(Reason::FramePointer),
+    }
+}
+
+/// Whoever needs it finds out that it is lost.
+fn base_pointer_offset(saved: Saved) -> i16 {
+    match saved {
+        Saved::Same => 0,
+        Saved::AtCfa(offset) => narrow(offset).unwrap_or(Rule::BASE_POINTER_LOST),
+        _ => Rule::BASE_POINTER_LOST,
     }
 }
 

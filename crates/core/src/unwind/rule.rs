@@ -16,7 +16,7 @@ impl Cfa {
     pub const SP: Self = Self(1);
     /// The frame pointer + `cfa_offset`.
     pub const FP: Self = Self(2);
-    /// `cfa_register` + `cfa_offset`: known in the innermost frame and after a signal only.
+    /// `cfa_register` + `cfa_offset`: known in the innermost frame and after a signal; the base pointer in others, too.
     pub const REGISTER: Self = Self(3);
     /// What is stored at the stack pointer + `cfa_indirect_offset`, + `cfa_offset`.
     pub const AT_SP: Self = Self(4);
@@ -89,12 +89,17 @@ pub struct Rule {
     /// Bytes, added last.
     pub cfa_offset: i32,
     /// Bytes, added before the CFA is read from memory.
-    pub cfa_indirect_offset: i32,
+    pub cfa_indirect_offset: i16,
+    /// Bytes from the CFA to where the caller's base pointer is stored, rbx on x86-64; 0: it is still in its register.
+    pub base_pointer_offset: i16,
 }
 
 const _: () = assert!(size_of::<Rule>() == 16 && align_of::<Rule>() == 4);
 
 impl Rule {
+    /// As [`Rule::base_pointer_offset`]: lost.
+    pub const BASE_POINTER_LOST: i16 = 1;
+
     /// Where nothing is known. The first rule of every table.
     pub const NONE: Self = Self::bare(Cfa::NONE);
     /// At the root of a stack.
@@ -145,6 +150,7 @@ impl Rule {
             return_address_offset: 0,
             cfa_offset: 0,
             cfa_indirect_offset: 0,
+            base_pointer_offset: 0,
         }
     }
 }

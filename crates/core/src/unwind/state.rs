@@ -1,4 +1,5 @@
-//! Call frame instructions, executed as far as a walk needs them: for the CFA, the frame pointer and the return address.
+//! Call frame instructions, executed as far as a walk needs them: for the CFA, the frame pointer, the return address, and
+//! the base pointer, from which few functions count.
 
 use gimli::constants::{self as dwarf, DwCfa};
 use gimli::{Reader, ReaderOffset, Register};
@@ -34,6 +35,7 @@ pub(super) struct State<'f> {
     pub(super) cfa: CfaAt<'f>,
     pub(super) frame_pointer: Saved<'f>,
     pub(super) return_address: Saved<'f>,
+    pub(super) base_pointer: Saved<'f>,
 }
 
 impl State<'_> {
@@ -45,6 +47,7 @@ impl State<'_> {
         },
         frame_pointer: Saved::Same,
         return_address: Saved::Same,
+        base_pointer: Saved::Same,
     };
 }
 
@@ -68,6 +71,7 @@ pub(super) struct Executor<'f> {
     initial: State<'f>,
     remembered: Vec<State<'f>>,
     frame_pointer: Register,
+    base_pointer: Option<Register>,
 }
 
 impl<'f> Executor<'f> {
@@ -78,6 +82,7 @@ impl<'f> Executor<'f> {
             initial: State::START,
             remembered: Vec::with_capacity(MAX_REMEMBERED),
             frame_pointer: machine.frame_pointer(),
+            base_pointer: machine.base_pointer(),
         }
     }
 
@@ -199,6 +204,9 @@ impl<'f> Executor<'f> {
         } else if register == self.frame_pointer {
             self.state.frame_pointer = saved;
             self.is_changed = true;
+        } else if Some(register) == self.base_pointer {
+            self.state.base_pointer = saved;
+            self.is_changed = true;
         }
     }
 
@@ -207,6 +215,8 @@ impl<'f> Executor<'f> {
             self.save(register, self.initial.return_address, cie);
         } else if register == self.frame_pointer {
             self.save(register, self.initial.frame_pointer, cie);
+        } else if Some(register) == self.base_pointer {
+            self.save(register, self.initial.base_pointer, cie);
         }
     }
 

@@ -1,0 +1,164 @@
+//! Code objects: each read once, and known by what it says, so that the same code is one object in all processes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stackhound_core::address::{ObjectAddr, ProcessAddr};
+use stackhound_core::profile::Profile;
+use stackhound_core::python::{Code, Counted, Fingerprint, NotCode};
+use stackhound_core::rows::{ObjectId, ObjectKind};
+
+use super::ENTRY;
+use super::attach::Attached;
+use super::memory::ProcessMemory;
+use super::merge::{Frame, PythonFrame};
+
+/// A code object is believed to be the same for this long.
+const TRUSTED: Duration = Duration::from_millis(500);
+/// Objects of one process that are remembered; beyond it all are read again.
+const MAX_CODES: usize = 65_536;
+
+const UNREAD: &str = "Python code that could not be read before it was gone";
+
+/// What is asked of the object at an address: whether it is still the one with this fingerprint.
+pub struct Question {
+    address: u64,
+    known: Option<Fingerprint>,
+}
+
+/// The answer.
+pub struct Reading {
+    address: u64,
+    /// None: it is the one that is known.
+    code: Option<Result<Code, NotCode>>,
+}
+
+/// Asks all questions of one process.
+pub fn read(pid: u32, attached: &Attached, questions: &[Question]) -> Vec<Reading> {
+    let memory = ProcessMemory { pid };
+    let codes = attached.python.codes(&memory);
+    let answer = |question: &Question| {
+        let at = ProcessAddr(question.address);
+        let is_known = question.known.is_some_and(|known| match codes.fingerprint(at) {
+            Ok(fingerprint) => fingerprint == known,
+            Err(NotCode::Unreadable(_)) => true, // it was there when the sample was taken: the process has ended
+            Err(NotCode::Other) => false,
+        });
+        Reading {
+            address: question.address,
+            code: (!is_known).then(|| codes.read(at)),
+        }
+    };
+    questions.iter().map(answer).collect()
+}
+
+/// An object at an address of a process.
+struct Known {
+    object: Option<ObjectId>,
+    fingerprint: Option<Fingerprint>,
+    checked: Instant,
+}
+
+/// All code objects.
+#[derive(Default)]
+pub struct Codes {
+    by_place: HashMap<u32, HashMap<u64, Known>>,
+    by_object: HashMap<ObjectId, Arc<Code>>,
+    unread: Option<ObjectId>,
+}
+
+impl Codes {
+    /// What has to be asked before these addresses can be believed.
+    pub fn to_ask(&self, pid: u32, addresses: HashSet<u64>) -> Vec<Question> {
+        let known = self.by_place.get(&pid);
+        let questions = addresses.into_iter().filter_map(|address| {
+            let known = known.and_then(|known| known.get(&address));
+            match known {
+                Some(known) if known.checked.elapsed() < TRUSTED => None,
+                _ => Some(Question {
+                    address,
+                    known: known.and_then(|known| known.fingerprint),
+                }),
+            }
+        });
+        questions.collect()
+    }
+
+    /// Takes note of the answers; tells whether any was new.
+    pub fn add(&mut self, pid: u32, readings: Vec<Reading>, profile: &mut Profile) -> bool {
+        let checked = Instant::now();
+        let mut is_new = false;
+        for Reading { address, code } in readings {
+            let known = self.by_place.entry(pid).or_default();
+            match code {
+                None => known.get_mut(&address).expect("asked about").checked = checked,
+                Some(code) => {
+                    is_new = true;
+                    let code = code.ok();
+                    let fingerprint = code.as_ref().map(|code| code.fingerprint);
+                    let object = code.map(|code| self.intern(code, profile));
+                    let place = Known {
+                        object,
+                        fingerprint,
+                        checked,
+                    };
+                    let known = self.by_place.entry(pid).or_default();
+                    if known.len() >= MAX_CODES {
+                        known.clear();
+                    }
+                    known.insert(address, place);
+                }
+            }
+        }
+        is_new
+    }
+
+    fn intern(&mut self, code: Code, profile: &mut Profile) -> ObjectId {
+        let object = profile.object(ObjectKind::Python, &code.file, &code.hash.to_be_bytes());
+        self.by_object.entry(object).or_insert_with(|| Arc::new(code));
+        object
+    }
+
+    /// The place of a frame, as the walker has written it.
+    pub fn locate(&mut self, pid: u32, code: u64, instruction: (Counted, u64), profile: &mut Profile) -> PythonFrame {
+        let (address, is_entry) = (code & !ENTRY, code & ENTRY != 0);
+        let frame = (address != 0).then(|| {
+            let known = self.by_place.get(&pid).and_then(|known| known.get(&address));
+            let (object, at) = match known.and_then(|known| known.object) {
+                Some(object) => (object, distance(address, instruction)),
+                None => (self.unread(profile), address),
+            };
+            Frame::Python(profile.location(object, ObjectAddr(at)), address)
+        });
+        PythonFrame { frame, is_entry }
+    }
+
+    fn unread(&mut self, profile: &mut Profile) -> ObjectId {
+        *self
+            .unread
+            .get_or_insert_with(|| profile.object(ObjectKind::Python, "[Python]", &[]))
+    }
+
+    /// A process has ended, or become another program.
+    pub fn forget(&mut self, pid: u32) {
+        self.by_place.remove(&pid);
+    }
+
+    /// What an object is; Err with the reason for the one that stands for those that could not be read.
+    pub fn of(&self, object: ObjectId) -> Option<Result<&Arc<Code>, &'static str>> {
+        if self.unread == Some(object) {
+            return Some(Err(UNREAD));
+        }
+        self.by_object.get(&object).map(Ok)
+    }
+}
+
+/// How far into a code object a frame has come: as its version counts, or in bytes from its address.
+fn distance(code: u64, (counted, instruction): (Counted, u64)) -> u64 {
+    let distance = match counted {
+        Counted::Pointer { .. } => instruction.wrapping_sub(code) as i64,
+        Counted::Bytes | Counted::Units => i64::from(instruction as i32),
+    };
+    u64::try_from(distance).unwrap_or(0) // before the first instruction
+}

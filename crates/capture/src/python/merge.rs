@@ -1,0 +1,174 @@
+//! Where Python's frames go among the native ones: each call of the evaluation loop has those that it runs.
+
+use stackhound_core::rows::LocationId;
+
+/// A frame of a user stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// An address in the process: of the leaf its own, of others the one they return to.
+    Native(u64),
+    /// A place in a code object, which is at this address in the process.
+    Python(LocationId, u64),
+}
+
+impl Frame {
+    /// Where in the process it is.
+    pub fn address(&self) -> u64 {
+        match *self {
+            Self::Native(address) | Self::Python(_, address) => address,
+        }
+    }
+}
+
+/// A frame of Python's interpreter.
+#[derive(Clone, Copy, Debug)]
+pub struct PythonFrame {
+    /// None: a call of the evaluation loop that runs nothing yet.
+    pub frame: Option<Frame>,
+    /// The last one of its call of the evaluation loop.
+    pub is_entry: bool,
+}
+
+/// How well the two fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// Each call has its frames.
+    Exact,
+    /// More calls of one kind than of the other; the frames are in order, but some may be in another call's place.
+    Guessed,
+}
+
+/// A user stack's two parts, and what is known of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'s> {
+    /// Leaf first, as the walker writes them.
+    pub native: &'s [u64],
+    /// Leaf first.
+    pub python: &'s [PythonFrame],
+    /// The native part reaches its root.
+    pub is_rooted: bool,
+    /// And Python's part its.
+    pub is_whole: bool,
+}
+
+impl Parts<'_> {
+    /// Appends all frames, leaf first. `is_evaluation` tells whether an address is in the evaluation loop.
+    pub fn merge(&self, is_evaluation: impl Fn(u64) -> bool, frames: &mut Vec<Frame>) -> Fit {
+        let is_call = |at: usize, address: u64| is_evaluation(address.wrapping_sub(u64::from(at > 0)));
+        let calls: Vec<bool> = (0..)
+            .zip(self.native)
+            .map(|(at, &address)| is_call(at, address))
+            .collect();
+        let (count, runs) = (calls.iter().filter(|is_call| **is_call).count(), self.runs());
+        let is_complete = self.is_rooted && self.is_whole;
+        let is_leaf_idle = is_complete && count == runs + 1 && calls.iter().take(2).any(|is_call| *is_call);
+        let mut idle = usize::from(is_leaf_idle);
+        let mut surplus = if is_complete { runs.saturating_sub(count) } else { 0 };
+        let mut left = self.python;
+        for (&address, is_call) in self.native.iter().zip(calls) {
+            if is_call && idle > 0 {
+                idle -= 1; // has not begun to run its frame, or has ended it
+            } else if is_call {
+                for _ in 0..=std::mem::take(&mut surplus) {
+                    left = push_run(left, frames);
+                }
+            }
+            frames.push(Frame::Native(address));
+        }
+        while !left.is_empty() {
+            left = push_run(left, frames);
+        }
+        let fits = match (self.is_rooted, self.is_whole) {
+            (true, true) => count == runs || is_leaf_idle,
+            (true, false) => count >= runs,
+            (false, true) => count <= runs,
+            (false, false) => true,
+        };
+        if fits { Fit::Exact } else { Fit::Guessed }
+    }
+
+    /// Calls of the evaluation loop that the frames come from.
+    fn runs(&self) -> usize {
+        let is_open = self.python.last().is_some_and(|frame| !frame.is_entry);
+        self.python.iter().filter(|frame| frame.is_entry).count() + usize::from(is_open)
+    }
+}
+
+/// Appends the frames of one call; returns those of the others.
+fn push_run<'w>(python: &'w [PythonFrame], frames: &mut Vec<Frame>) -> &'w [PythonFrame] {
+    let end = python.iter().position(|frame| frame.is_entry);
+    let (run, left) = python.split_at(end.map_or(python.len(), |end| end + 1));
+    frames.extend(run.iter().filter_map(|frame| frame.frame));
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Marks the last frame of a call.
+    const E: u64 = 1;
+
+    /// Addresses from 100 to 199 are the evaluation loop's. Python's frames are multiples of 16, 0 is none.
+    fn merged(native: &[u64], codes: &[u64], is_rooted: bool) -> (Vec<u64>, Fit) {
+        let frame = |code: u64| (code & !E != 0).then(|| Frame::Python(LocationId::default(), code & !E));
+        let python: Vec<PythonFrame> = codes
+            .iter()
+            .map(|code| PythonFrame {
+                frame: frame(*code),
+                is_entry: code & E != 0,
+            })
+            .collect();
+        let parts = Parts {
+            native,
+            python: &python,
+            is_rooted,
+            is_whole: true,
+        };
+        let mut frames = Vec::new();
+        let fit = parts.merge(|address| (100..200).contains(&address), &mut frames);
+        (frames.iter().map(Frame::address).collect(), fit)
+    }
+
+    #[test]
+    fn each_call_of_the_loop_has_its_frames_below_it() {
+        let (frames, fit) = merged(&[5, 110, 6, 120, 7], &[16, 32 | E, 48 | E], true);
+        assert_eq!(frames, [5, 16, 32, 110, 6, 48, 120, 7]);
+        assert_eq!(fit, Fit::Exact);
+    }
+
+    #[test]
+    fn a_call_that_has_just_begun_has_none() {
+        let (frames, fit) = merged(&[101, 6, 120, 7], &[48 | E], true);
+        assert_eq!((frames, fit), (vec![101, 6, 48, 120, 7], Fit::Exact));
+        let (frames, _) = merged(&[5, 101, 6, 120, 7], &[E, 48 | E], true);
+        assert_eq!(frames, [5, 101, 6, 48, 120, 7], "the interpreter says so itself");
+    }
+
+    /// As when one interpreter runs another: the frames are those of the inner one.
+    #[test]
+    fn frames_of_an_inner_interpreter_stay_in_it() {
+        let (frames, _) = merged(&[5, 6, 110, 7, 120, 8], &[16 | E], true);
+        assert_eq!(frames, [5, 6, 16, 110, 7, 120, 8]);
+    }
+
+    #[test]
+    fn a_return_address_right_behind_the_loop_belongs_to_it() {
+        assert_eq!(merged(&[5, 200, 7], &[16 | E], true).0, [5, 16, 200, 7]);
+        assert_eq!(merged(&[200, 120, 7], &[16 | E], true).0, [200, 16, 120, 7]);
+    }
+
+    #[test]
+    fn where_the_native_part_breaks_off_pythons_goes_on() {
+        let (frames, fit) = merged(&[5, 110], &[16 | E, 32 | E, 48 | E], false);
+        assert_eq!((frames, fit), (vec![5, 16, 110, 32, 48], Fit::Exact));
+    }
+
+    #[test]
+    fn frames_without_a_call_of_their_own_stay_in_order() {
+        let (frames, fit) = merged(&[5, 110, 7], &[16 | E, 32 | E], true);
+        assert_eq!((frames, fit), (vec![5, 16, 32, 110, 7], Fit::Guessed));
+        let (frames, _) = merged(&[5, 6], &[16, 32], true);
+        assert_eq!(frames, [5, 6, 16, 32]);
+    }
+}
