@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from harness.machine import cpus
 from harness.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 DEPTH_FRAMES = 24
 
@@ -40,14 +40,17 @@ class Progress:
 
 
 class Workers:
-    """A process on each CPU that works at the end of a stack 24 deep (programs/deep.c)."""
+    """Processes that work, each on a CPU of its own, and say in a file how far they are.
 
-    def __init__(self, directory: Path, frames: int = DEPTH_FRAMES) -> None:
-        program = compile_program("deep.c")
-        self._files = [directory / f"worker-{cpu}" for cpu in cpus()]
-        self.processes = [
-            start_pinned((program, str(frames), str(path)), cpu) for cpu, path in zip(cpus(), self._files, strict=True)
-        ]
+    Args:
+        directory: for the files.
+        command: a process's command line, given its file.
+        on: CPUs.
+    """
+
+    def __init__(self, directory: Path, command: Callable[[Path], Sequence[str | Path]], on: Sequence[int]) -> None:
+        self._files = [directory / f"worker-{cpu}" for cpu in on]
+        self.processes = [start_pinned(command(path), cpu) for cpu, path in zip(on, self._files, strict=True)]
 
     def have_begun(self) -> bool:
         """Whether each has done something; the file of one that has not is not there, or empty."""
@@ -63,10 +66,16 @@ class Workers:
         return Progress(*struct.unpack("=QQ", path.read_bytes()))
 
 
+def workers(frames: int = DEPTH_FRAMES) -> AbstractContextManager[Workers]:
+    """On each CPU, at the end of a stack of so many frames (programs/deep.c)."""
+    program = compile_program("deep.c")
+    return working(lambda path: (program, str(frames), path), cpus())
+
+
 @contextmanager
-def workers(frames: int = DEPTH_FRAMES) -> Iterator[Workers]:
+def working(command: Callable[[Path], Sequence[str | Path]], on: Sequence[int]) -> Iterator[Workers]:
     with tempfile.TemporaryDirectory() as directory:
-        started = Workers(Path(directory), frames)
+        started = Workers(Path(directory), command, on)
         try:
             wait_until("the workers' first piece of work", started.have_begun)
             yield started
