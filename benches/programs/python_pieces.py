@@ -6,6 +6,7 @@ python_pieces.py PATH [DEPTH]
 import struct
 import sys
 import time
+from pathlib import Path
 
 
 def recurse(depth, pieces):
@@ -19,7 +20,7 @@ def recurse(depth, pieces):
 
 def main(path, depth):
     pieces = 0
-    with open(path, "w+b", buffering=0) as out:
+    with Path(path).open("w+b", buffering=0) as out:
         while True:
             pieces = recurse(depth - 2, pieces)
             out.seek(0)

@@ -186,6 +186,7 @@ fn settings(options: &Options) -> Value {
         "user_only": options.user_only,
         "kernel_only": options.kernel_only,
         "unwind": options.unwind,
+        "python": options.python,
         "aggregate": options.aggregate,
         "include_self": options.include_self,
     })

@@ -56,6 +56,8 @@ pub struct Options {
     pub kernel_only: bool,
     /// Unwind user stacks by tables; otherwise by frame pointers alone.
     pub unwind: bool,
+    /// Show Python's own frames; needs `unwind`.
+    pub python: bool,
     /// Sample this process too.
     pub include_self: bool,
     /// Combine equal samples in the kernel.

@@ -80,6 +80,7 @@ fn options() -> Options {
         user_only: false,
         kernel_only: false,
         unwind: true,
+        python: true,
         include_self: false,
         aggregate: false,
         ring_bytes: None,

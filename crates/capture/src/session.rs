@@ -369,7 +369,9 @@ impl Recording {
         if let Some(unwinder) = &mut self.unwinder {
             unwinder.serve(&self.intake.files);
             publish(unwinder, &mut self.intake, !self.options.pids.is_empty())?;
-            find_pythons(unwinder, &mut self.intake);
+            if self.options.python {
+                find_pythons(unwinder, &mut self.intake);
+            }
         }
         Ok(())
     }
@@ -633,7 +635,9 @@ fn begin_unwinding(options: &Options, programs: &mut Programs, intake: &mut Inta
     } else {
         PREPARATION
     });
-    find_pythons(&mut unwinder, intake);
+    if options.python {
+        find_pythons(&mut unwinder, intake);
+    }
     Ok(unwinder)
 }
 

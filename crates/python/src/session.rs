@@ -178,6 +178,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         user_only: required(options, "user_only")?,
         kernel_only: required(options, "kernel_only")?,
         unwind: required(options, "unwind")?,
+        python: required(options, "python")?,
         include_self: required(options, "include_self")?,
         aggregate: required(options, "aggregate")?,
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),

@@ -50,6 +50,7 @@ _WHAT: Final = (
         callback=lambda _context, _option, mode: mode == "dwarf",
         help="How callers are found: by unwind tables, or by frame pointers alone.  [default: dwarf]",
     ),
+    flag("--python/--no-python", default=True, help="Show Python's own frames.  [default: yes]"),
     click.option(
         "-d", "--duration", "duration_s", type=parse_duration, metavar="TIME", help="End after 10, 500ms, 5m."
     ),
@@ -115,6 +116,7 @@ _RECORD_OPTIONS: Final = (
     "user_only",
     "kernel_only",
     "unwind",
+    "python",
     "include_self",
     "aggregate",
     "lines",

@@ -38,6 +38,7 @@ class RecordOptions:
         user_only: leave out the kernel.
         kernel_only: leave out user space.
         unwind: find callers by what programs say of their code (``.eh_frame``); otherwise by frame pointers alone.
+        python: show Python's own frames in programs that run it; needs ``unwind``.
         include_self: show the collector, too.
         aggregate: count equal stacks in the kernel, for high rates and long recordings.
         lines: look up source lines and inlined functions, not only names.
@@ -66,6 +67,7 @@ class RecordOptions:
     user_only: bool = False
     kernel_only: bool = False
     unwind: bool = True
+    python: bool = True
     include_self: bool = False
     aggregate: bool = False
     lines: bool = True
@@ -101,6 +103,7 @@ class RecordOptions:
             "user_only": self.user_only,
             "kernel_only": self.kernel_only,
             "unwind": self.unwind,
+            "python": self.python,
             "include_self": self.include_self,
             "aggregate": self.aggregate,
             "ring_bytes": self.ring_bytes,

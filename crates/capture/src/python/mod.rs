@@ -278,9 +278,10 @@ impl Pythons {
 
     /// Which interpreters could not be read, in words.
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        self.refusals
-            .iter()
-            .map(|(why, processes)| format!("no Python frames in {processes} processes: {why}"))
+        self.refusals.iter().map(|(why, processes)| match processes {
+            1 => format!("no Python frames in 1 process: {why}"),
+            _ => format!("no Python frames in {processes} processes: {why}"),
+        })
     }
 }
 
