@@ -28,10 +28,10 @@ enum sample_flag {
 	GUEST = 32,
 	USER_BROKEN = 64,          /* set by user space: the walk left the code, and what followed was cut off */
 	USER_FRAME_POINTERS = 128, /* some of the user frames were found by frame pointers, for want of a rule */
-	HAS_PYTHON = 4096,	   /* Python's frames come behind the user frames */
-	GIL_KNOWN = 8192,	   /* those from here on are set by user space */
+	HAS_PYTHON = 4096,         /* Python's frames come behind the user frames */
+	GIL_KNOWN = 8192,          /* those from here on are set by user space */
 	GIL_HELD = 16384,
-	PYTHON_CUT = 32768,	/* Python's frames are not all there */
+	PYTHON_CUT = 32768,     /* Python's frames are not all there */
 	PYTHON_GUESSED = 65536, /* some may be in the place of others, between the native frames */
 };
 
@@ -197,11 +197,12 @@ struct named_address {
 #define UNWIND_PROBES 16          /* slots to look at for a process, from the one that its id leads to */
 
 enum unwind_cfa {
-	CFA_NONE = 0,     /* nothing is known of this code */
-	CFA_SP = 1,       /* stack pointer + cfa_offset */
-	CFA_FP = 2,       /* frame pointer + cfa_offset */
-	CFA_REGISTER = 3, /* cfa_register + cfa_offset: known in the innermost frame and after a signal; rbx in others, too */
-	CFA_AT_SP = 4,    /* *(stack pointer + cfa_indirect_offset) + cfa_offset */
+	CFA_NONE = 0, /* nothing is known of this code */
+	CFA_SP = 1,   /* stack pointer + cfa_offset */
+	CFA_FP = 2,   /* frame pointer + cfa_offset */
+	CFA_REGISTER =
+		3, /* cfa_register + cfa_offset: known in the innermost frame and after a signal; rbx in others, too */
+	CFA_AT_SP = 4, /* *(stack pointer + cfa_indirect_offset) + cfa_offset */
 	CFA_AT_FP = 5,
 	CFA_AT_REGISTER = 6,
 	CFA_PLT = 7,    /* stack pointer + cfa_offset, + 8 from byte cfa_register of each 16 on */
@@ -258,7 +259,7 @@ struct unwind_page {
 struct unwind_mappings {
 	u32 count;
 	u32 publication; /* counts up; never 0 */
-	u32 python;	 /* refers to the struct python of the process; 0: it runs none. Written when it is found out */
+	u32 python;      /* refers to the struct python of the process; 0: it runs none. Written when it is found out */
 	u32 reserved;
 };
 
@@ -273,20 +274,21 @@ struct unwind_mapping {
 enum python_entry {
 	ENTRY_EACH = 1, /* each frame is one: until 3.10 */
 	ENTRY_FLAG = 2, /* a byte of the frame is not 0: 3.11 */
-	ENTRY_SHIM = 3, /* behind it comes a frame that runs no code, whose owner is at least `shim_owner`: from 3.12 on */
+	ENTRY_SHIM =
+		3, /* behind it comes a frame that runs no code, whose owner is at least `shim_owner`: from 3.12 on */
 };
 
 /* Where the walker finds Python's frames in a process. Offsets are bytes; those of words are multiples of 8. */
 struct python {
-	u64 gil_locked;		   /* address of an s32; 0: not known */
-	u64 gil_holder;		   /* address of a thread state's */
-	u64 code_mask;		   /* without the tag of a reference */
-	u64 instruction_mask;	   /* of the word at `instruction` */
-	s32 thread_state;	   /* where a thread has the address of its state, from its thread pointer */
+	u64 gil_locked;            /* address of an s32; 0: not known */
+	u64 gil_holder;            /* address of a thread state's */
+	u64 code_mask;             /* without the tag of a reference */
+	u64 instruction_mask;      /* of the word at `instruction` */
+	s32 thread_state;          /* where a thread has the address of its state, from its thread pointer */
 	s32 thread_state_indirect; /* or, when not 0, from what is stored there */
-	u16 current_frame;	   /* in the thread state */
-	u16 frame_in_cframe;	   /* in what is stored there; PYTHON_NO_CFRAME: that is the frame */
-	u16 frame_bytes;	   /* of a frame, to be read: at most 128 */
+	u16 current_frame;         /* in the thread state */
+	u16 frame_in_cframe;       /* in what is stored there; PYTHON_NO_CFRAME: that is the frame */
+	u16 frame_bytes;           /* of a frame, to be read: at most 128 */
 	u16 code;
 	u16 previous;
 	u16 instruction;

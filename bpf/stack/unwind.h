@@ -27,7 +27,7 @@ static u64 without_signature(u64 address);
 #define MAPPING_PAIRS (sizeof(struct unwind_mapping) / sizeof(u64))
 
 #if defined(__TARGET_ARCH_x86)
-#define REGISTERS 16 /* DWARF's: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 */
+#define REGISTERS 16    /* DWARF's: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 */
 #define BASE_REGISTER 3 /* rbx: glibc's lazy binding counts from it, and calls */
 #define FP_REGISTER 6
 #define SP_REGISTER 7
@@ -70,19 +70,19 @@ struct walk {
 	u32 file;
 	u32 mappings; /* reference */
 	u32 publication;
-	u32 end;          /* enum user_end */
-	u32 guess;        /* enum user_end: why the last step was one by the frame pointer; 0: it was not */
-	u32 lack;         /* enum user_end: why some step was, that led to code */
-	u32 frames;       /* recorded so far */
-	u8 has_registers; /* of this very frame */
-	u8 is_call;       /* ip is behind a call */
-	u8 has_caller;    /* the last step led somewhere */
+	u32 end;           /* enum user_end */
+	u32 guess;         /* enum user_end: why the last step was one by the frame pointer; 0: it was not */
+	u32 lack;          /* enum user_end: why some step was, that led to code */
+	u32 frames;        /* recorded so far */
+	u8 has_registers;  /* of this very frame */
+	u8 is_call;        /* ip is behind a call */
+	u8 has_caller;     /* the last step led somewhere */
 	u8 python_is_open; /* the call of the evaluation loop has frames already */
 	u64 python_frame;  /* the one that comes next */
 	u32 python_frames; /* recorded so far */
-	u32 python_end;	   /* enum python_end */
-	u64 window_start; /* where in the stack the window lies */
-	u64 window_bytes; /* read so far */
+	u32 python_end;    /* enum python_end */
+	u64 window_start;  /* where in the stack the window lies */
+	u64 window_bytes;  /* read so far */
 	u64 window[WINDOW_WORDS];
 	struct memo memos[1 << MEMO_BITS];
 };
