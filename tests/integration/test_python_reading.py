@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 #: A thread that computes holds the lock almost always; so many looks do not all miss it.
 LOOKS: Final = 100
 
+#: A function of a subinterpreter, in the main thread of the main one.
+SUBINTERPRETER: Final = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+run = interpreters.exec if hasattr(interpreters, "exec") else interpreters.run_string
+run(interpreters.create(), "def waits():\\n  print('ready', flush=True); input()\\nwaits()")
+"""
+#: The same in a program that only embeds an interpreter.
+EMBEDDED: Final = ("gdb", "-nx", "-batch", "-ex", "python print('ready', flush=True); input()")
+
 SPINS: Final = "import sys; print('ready', flush=True); sys.stdin.readline()\nwhile True: pass"
 
 
@@ -117,6 +129,20 @@ def test_every_instruction_has_the_place_that_python_gives_it(interpreter: Inter
 def in_order(position: list[int | None], *, has_columns: bool) -> list[int | None]:
     """Line, last line, column, last column, all of the same instruction."""
     return position if has_columns else [position[0], None, None, None]
+
+
+def test_threads_of_subinterpreters_are_found(interpreter: Interpreter) -> None:
+    with Program(interpreter.path, "-c", SUBINTERPRETER) as program:
+        (process,) = read("process", program.pid)
+    stacks = [[frame["name"] for frame in thread["frames"]] for thread in process["threads"]]
+    assert stacks == [["waits", "<module>"], ["<module>"]]
+
+
+def test_embedded_interpreters_are_found() -> None:
+    require("gdb")
+    with Program(*EMBEDDED) as program:
+        (process,) = read("process", program.pid)
+    assert [frame["shown_name"] for frame in process["threads"][0]["frames"]] == ["<module>"]
 
 
 def test_what_is_no_interpreter_is_not_taken_for_one() -> None:

@@ -228,6 +228,24 @@ mod tests {
         assert_eq!((read.name.chars().count(), read.name.chars().last()), (4097, Some('…')));
     }
 
+    /// Instances of subclasses of `str` have their letters elsewhere; a name at the end of memory is read as well.
+    #[test]
+    fn names_are_read_wherever_they_are() {
+        let mut memory = fake_3_11();
+        let python = python_3_11(&memory);
+        let last = ProcessAddr(0x60_0fc8); // 56 bytes, of a page without a next one
+        memory.write(further(CODE, 120_u32), last.0);
+        memory.write_text(last, &[0x61, 0x62], 1);
+        assert_eq!(python.codes(&memory).read(CODE).unwrap().name, "ab");
+        let instance = ProcessAddr(0x61_0000);
+        memory.write(further(CODE, 120_u32), instance.0);
+        memory.write(further(instance, 16_u32), 3);
+        memory.write(further(instance, 32_u32), 1 << 2 | 1 << 6);
+        memory.write(further(instance, 72_u32), 0x62_0000);
+        memory.write_bytes(ProcessAddr(0x62_0000), b"abc");
+        assert_eq!(python.codes(&memory).read(CODE).unwrap().name, "abc");
+    }
+
     /// Objects of another type are refused where the type is known.
     #[test]
     fn other_objects_are_no_code() {

@@ -26,7 +26,8 @@ pub struct Layout {
 /// From a thread state to its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// Of a thread state: `pthread_self()` of its thread, by which a walk can tell that the state is the thread's.
+    /// Of a thread state: `pthread_self()` of the thread that made it. That is the thread that it is of, but for
+    /// subinterpreters until 3.12, whose states are taken over by whoever runs them.
     pub thread_id: u16,
     /// Of a thread state: where the pointer to its newest frame is, which may be null.
     pub frame: u16,

@@ -18,6 +18,14 @@ pub(super) fn further(address: ProcessAddr, offset: impl Into<u64>) -> ProcessAd
     ProcessAddr(address.0.wrapping_add(offset.into()))
 }
 
+/// The smallest page there is: where its first byte can be read, all of it can.
+const PAGE_BYTES: u64 = 4096;
+
+/// How many of so many bytes are in the same page as the first.
+pub(super) fn within_page(address: ProcessAddr, bytes: usize) -> usize {
+    bytes.min((PAGE_BYTES - address.0 % PAGE_BYTES) as usize)
+}
+
 pub(super) fn read_array<const N: usize>(memory: &dyn Memory, address: ProcessAddr) -> Result<[u8; N], Unreadable> {
     let mut bytes = [0; N];
     memory.read(address, &mut bytes)?;

@@ -1,7 +1,7 @@
 //! Python's strings and bytes in a process's memory, as PEP 393 lays them out.
 
 use super::layout::{Bytes, Text};
-use super::memory::{Memory, Unreadable, further, read_pointer};
+use super::memory::{Memory, Unreadable, further, within_page};
 use crate::address::ProcessAddr;
 
 /// Characters of a name to read; file systems allow paths of 4,096 bytes.
@@ -10,51 +10,77 @@ const MAX_TEXT_CHARS: u64 = 4096;
 /// Stands for the rest of a name that is longer.
 const REST: char = '…';
 
-/// Bytes up to the characters in every layout: 32 of an object's head when free-threaded, 48 more.
-const MAX_HEAD_BYTES: usize = 128;
+/// Bytes to read at first: most objects are shorter, and a read takes as long as copying some kilobytes.
+const FIRST_BYTES: usize = 256;
 
 /// What the state of a string has above the size of a character: two bits.
 const COMPACT: u32 = 1 << 3;
 const ASCII: u32 = 1 << 4;
 
+/// An object, of which the beginning was read.
+struct Object<'m> {
+    memory: &'m dyn Memory,
+    at: ProcessAddr,
+    beginning: Vec<u8>,
+}
+
+impl<'m> Object<'m> {
+    /// At least its head, and more where that costs nothing.
+    fn read(memory: &'m dyn Memory, at: ProcessAddr, head_bytes: u16) -> Result<Self, Unreadable> {
+        let mut beginning = vec![0; within_page(at, FIRST_BYTES).max(head_bytes.into())];
+        memory.read(at, &mut beginning)?;
+        Ok(Self { memory, at, beginning })
+    }
+
+    fn u64(&self, offset: u16) -> u64 {
+        u64_in(&self.beginning, offset).unwrap_or(0) // the head is there
+    }
+
+    fn pointer(&self, offset: u16) -> Result<ProcessAddr, Unreadable> {
+        let bytes = self.contents(offset, size_of::<u64>())?;
+        Ok(ProcessAddr(u64_in(&bytes, 0).unwrap_or(0)))
+    }
+
+    /// So many bytes from an offset on.
+    fn contents(&self, offset: u16, bytes: usize) -> Result<Vec<u8>, Unreadable> {
+        let offset = usize::from(offset);
+        if let Some(contents) = self.beginning.get(offset..offset + bytes) {
+            return Ok(contents.to_vec());
+        }
+        read_vec(self.memory, further(self.at, offset as u64), bytes)
+    }
+}
+
+fn read_vec(memory: &dyn Memory, at: ProcessAddr, bytes: usize) -> Result<Vec<u8>, Unreadable> {
+    let mut contents = vec![0; bytes];
+    memory.read(at, &mut contents)?;
+    Ok(contents)
+}
+
 /// A string: what is no character of any language is escaped like `\udc80`, as in Python, and names that are too long
 /// end with `…`. None when there is no string.
 pub(super) fn read_text(memory: &dyn Memory, layout: &Text, at: ProcessAddr) -> Result<Option<String>, Unreadable> {
-    let mut head = [0; MAX_HEAD_BYTES];
-    let head = &mut head[..MAX_HEAD_BYTES.min(layout.ascii.into())];
-    memory.read(at, head)?;
-    let (Some(length), Some(state)) = (u64_in(head, layout.length), u32_in(head, layout.state)) else {
-        return Ok(None);
-    };
-    let state = state >> layout.kind_bit;
+    let object = Object::read(memory, at, layout.ascii)?;
+    let (length, state) = (
+        object.u64(layout.length),
+        object.u64(layout.state) as u32 >> layout.kind_bit,
+    );
     let char_bytes = match state & 7 {
         size @ (1 | 2 | 4) => size as usize,
         _ => return Ok(None),
     };
-    let Some(start) = characters(memory, layout, at, state)? else {
-        return Ok(None);
+    let bytes = length.min(MAX_TEXT_CHARS) as usize * char_bytes;
+    let characters = match (state & COMPACT != 0, state & ASCII != 0) {
+        (true, true) => object.contents(layout.ascii, bytes)?,
+        (true, false) => object.contents(layout.other, bytes)?,
+        // Instances of subclasses have them elsewhere.
+        (false, _) => read_vec(memory, object.pointer(layout.other)?, bytes)?,
     };
-    let mut characters = vec![0; length.min(MAX_TEXT_CHARS) as usize * char_bytes];
-    memory.read(start, &mut characters)?;
     let mut text = decode(&characters, char_bytes);
     if length > MAX_TEXT_CHARS {
         text.push(REST);
     }
     Ok(Some(text))
-}
-
-/// Where the characters are: after the head, or where that points to in instances of subclasses.
-fn characters(
-    memory: &dyn Memory,
-    layout: &Text,
-    at: ProcessAddr,
-    state: u32,
-) -> Result<Option<ProcessAddr>, Unreadable> {
-    match (state & COMPACT != 0, state & ASCII != 0) {
-        (true, true) => Ok(Some(further(at, layout.ascii))),
-        (true, false) => Ok(Some(further(at, layout.other))),
-        (false, _) => read_pointer(memory, further(at, layout.other)),
-    }
 }
 
 fn decode(characters: &[u8], char_bytes: usize) -> String {
@@ -86,10 +112,9 @@ pub(super) fn read_bytes(
     at: ProcessAddr,
     max: u64,
 ) -> Result<Vec<u8>, Unreadable> {
-    let length = super::memory::read_u64(memory, further(at, layout.length))?;
-    let mut contents = vec![0; length.min(max) as usize];
-    memory.read(further(at, layout.contents), &mut contents)?;
-    Ok(contents)
+    let object = Object::read(memory, at, layout.contents)?;
+    let length = object.u64(layout.length);
+    object.contents(layout.contents, length.min(max) as usize)
 }
 
 pub(super) fn u64_in(bytes: &[u8], offset: u16) -> Option<u64> {

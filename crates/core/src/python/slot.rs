@@ -12,7 +12,7 @@
 
 use hashbrown::HashMap;
 
-use super::memory::{Memory, Unreadable, further};
+use super::memory::{Memory, Unreadable, further, within_page};
 use super::runtime::Thread;
 use crate::address::ProcessAddr;
 
@@ -25,16 +25,14 @@ const BLOCK_BYTES: usize = 1024;
 /// Threads to compare: what is by chance in one is not in the others.
 const MAX_THREADS: usize = 16;
 
-/// The smallest page there is: memory up to the end of one is there if its beginning is.
-const PAGE_BYTES: u64 = 4096;
-
 /// The lower half of the address space is the process's.
 const MAX_USER_ADDRESS: u64 = 1 << 56;
 
 const WORD_BYTES: usize = 8;
 
-/// Where a thread has the pointer to its thread state, in bytes from `pthread_self()`. On x86-64 that is fsbase. The
-/// pointer is null in threads that never ran Python code.
+/// Where a thread has the pointer to its thread state, in bytes from `pthread_self()`. On x86-64 that is fsbase; on arm64
+/// tpidr_el0 points behind what `pthread_self()` is, by as much as the C library chose. The pointer is null in threads
+/// that never ran Python code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
     /// There.
@@ -54,8 +52,8 @@ pub enum Slot {
 impl Slot {
     /// What these threads have in common; None when no thread has its state's pointer anywhere.
     ///
-    /// Interpreters other than the main one may share threads with it: until 3.11, those threads keep the state that
-    /// they had first.
+    /// A thread that runs code of a subinterpreter has its state there from 3.12 on; until 3.11, the one that it had
+    /// before.
     pub fn find(memory: &dyn Memory, threads: &[Thread]) -> Result<Option<Self>, Unreadable> {
         let begun = threads.iter().filter(|thread| thread.pthread.0 != 0).take(MAX_THREADS);
         let (mut found, mut last) = (HashMap::<Self, usize>::new(), Ok(()));
@@ -122,8 +120,7 @@ fn read_words(memory: &dyn Memory, at: ProcessAddr, max_bytes: usize) -> Result<
     let mut filled = 0;
     while filled < max_bytes {
         let start = further(at, filled as u64);
-        let in_page = (PAGE_BYTES - start.0 % PAGE_BYTES) as usize;
-        let end = max_bytes.min(filled + in_page);
+        let end = filled + within_page(start, max_bytes - filled);
         match memory.read(start, &mut bytes[filled..end]) {
             Ok(()) => filled = end,
             Err(unreadable) if filled == 0 => return Err(unreadable),
