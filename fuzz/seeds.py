@@ -53,6 +53,8 @@ BASE, ROOM = 0x1000, 512
 
 def main() -> None:
     compile_all("unwind_build", SOURCE, FLAGS)
+    compile_all("names", SOURCE, FLAGS)
+    add_section("names", "plain", ".gopclntab", go_table())
     compile_all("python_file", INTERPRETER.read_text(), {name: FLAGS[name] for name in ("plain", "stripped")})
     write("unwind_stored", "small", stored_table())
     write("jitdump", "small", jitdump())
@@ -67,6 +69,16 @@ def compile_all(target: str, text: str, flags: dict[str, tuple[str, ...]]) -> No
         for name, how in flags.items():
             subprocess.run(("cc", "-nostdlib", *how, str(source), "-o", str(made)), check=True)
             write(target, name, made.read_bytes())
+
+
+def add_section(target: str, name: str, section: str, content: bytes) -> None:
+    """Make another of a file, with one section more."""
+    program = FUZZ / "corpus" / target / name
+    with TemporaryDirectory() as scratch:
+        contents, made = Path(scratch) / "contents", Path(scratch) / "made"
+        contents.write_bytes(content)
+        subprocess.run(("objcopy", f"--add-section={section}={contents}", str(program), str(made)), check=True)
+        write(target, f"{name}{section}", made.read_bytes())
 
 
 def write(target: str, name: str, content: bytes) -> None:
@@ -110,6 +122,15 @@ def process(minor: int, *layout: int) -> bytes:
     fill(10, 0x310, "<Q", 1)  # the thread's key, in use
     point(10, 0x318, 2)
     return bytes(memory)
+
+
+def go_table() -> bytes:
+    """Go's table with one function of 64 bytes, which has one line, as crates/core/src/pclntab.rs draws it."""
+    names, files, pc_tables = b"\0main.work\0", b"\0/work.go\0", bytes((0, 2, 64, 0, 20, 64, 0))
+    function = struct.pack("<10I4B", 0, 1, 0, 0, 0, 1, 4, 0, 0, 9, 0, 0, 0, 0)
+    parts = (names, struct.pack("<I", 1), files, pc_tables, struct.pack("<3I", 0, 12, 64) + function)
+    ends = [72 + sum(map(len, parts[:index])) for index in range(len(parts))]
+    return struct.pack("<I4B8Q", 0xFFFFFFF1, 0, 0, 1, 8, 1, 1, 0x1000, *ends) + b"".join(parts)
 
 
 def stored_table() -> bytes:

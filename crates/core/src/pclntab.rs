@@ -28,9 +28,11 @@ const MAX_CANDIDATES: usize = 16;
 const MIN_PC: u64 = 8 + 6 * 24 + 8;
 const TEXT: u64 = MIN_PC + 16;
 
-/// Its field `gofunc`, where Go 1.20 put two others before it.
+/// Its field `gofunc`, where Go 1.20 put two others before it. Since Go 1.26 the end of the table follows it, by which it
+/// is found: Go 1.27 put three more before it.
 const GO_FUNC_1_18: u64 = TEXT + 16 * 8;
 const GO_FUNC_1_20: u64 = GO_FUNC_1_18 + 16;
+const MAX_GO_FUNC: u64 = GO_FUNC_1_20 + 16 * 8;
 
 /// Bytes of the header before its words.
 const HEAD_BYTES: usize = 8;
@@ -100,7 +102,7 @@ pub(crate) struct Pclntab<'f> {
     /// Bytes of the shortest instruction.
     quantum: u64,
     /// Where the table is loaded.
-    address: u64,
+    addresses: (u64, u64),
     /// What functions count their addresses from: `runtime.text`, or 0 before Go 1.18.
     text: u64,
     functions: usize,
@@ -152,7 +154,8 @@ impl<'f> Pclntab<'f> {
         if data.get(4..HEAD_BYTES)? != [0, 0, quantum, 8] {
             return None;
         }
-        let table = Self::of_parts(version, quantum.into(), section.address, data)?;
+        let end = section.address.checked_add(data.len() as u64)?;
+        let table = Self::of_parts(version, quantum.into(), (section.address, end), data)?;
         let text = match version {
             Version::Go1_2 | Version::Go1_16 => 0,
             Version::Go1_18 | Version::Go1_20 => table.text_start(image, word(data, 2)?)?,
@@ -160,14 +163,14 @@ impl<'f> Pclntab<'f> {
         Some(Self { text, ..table })
     }
 
-    fn of_parts(version: Version, quantum: u64, address: u64, data: &'f [u8]) -> Option<Self> {
+    fn of_parts(version: Version, quantum: u64, addresses: (u64, u64), data: &'f [u8]) -> Option<Self> {
         let functions = word(data, 0)? as usize;
         let part = |index| data.get(word(data, index)? as usize..);
         let first = if version == Version::Go1_16 { 2 } else { 3 };
         let table = Self {
             version,
             quantum,
-            address,
+            addresses,
             text: 0,
             functions,
             starts: data,
@@ -245,8 +248,11 @@ impl<'f> Pclntab<'f> {
         self.name_at(self.field(function, 0)?)
     }
 
+    /// None where no name begins.
     fn name_at(&self, offset: u32) -> Option<&'f [u8]> {
-        text_at(self.names, offset as usize)
+        let before = (offset as usize).checked_sub(1);
+        let is_begin = before.is_none_or(|before| self.names.get(before) == Some(&0));
+        text_at(self.names, offset as usize).filter(|_| is_begin)
     }
 
     /// How many bytes a function has on the stack, without the return address on x86-64, from each address on.
@@ -301,7 +307,7 @@ impl<'f> Pclntab<'f> {
             let min_pc = relocated_word(image, module.checked_add(MIN_PC)?)?;
             (min_pc == text.checked_add(first)?).then_some(text)
         };
-        let modules = modules(image, self.address);
+        let modules = modules(image, self.addresses.0);
         let text = modules.into_iter().find_map(of_module);
         text.or_else(|| image.section(".text").map(|section| section.address))
     }
@@ -309,20 +315,30 @@ impl<'f> Pclntab<'f> {
     /// What was inlined where, as far as the runtime's module says where that is. Before Go 1.18 it is told in ways that
     /// the table's version does not tell apart.
     pub(crate) fn inline_trees(&self, image: &Image<'f>) -> Option<InlineTrees<'f>> {
-        let (field, record_bytes, name, parent) = match self.version {
+        let (record_bytes, name, parent) = match self.version {
             Version::Go1_2 | Version::Go1_16 => return None,
-            Version::Go1_18 => (GO_FUNC_1_18, 20, 12, 16),
-            Version::Go1_20 => (GO_FUNC_1_20, 16, 4, 8),
+            Version::Go1_18 => (20, 12, 16),
+            Version::Go1_20 => (16, 4, 8),
         };
         let is_ours = |module: &u64| relocated_word(image, module.wrapping_add(TEXT)) == Some(self.text);
-        let module = modules(image, self.address).into_iter().find(is_ours)?;
-        let start = relocated_word(image, module.checked_add(field)?)?;
+        let module = modules(image, self.addresses.0).into_iter().find(is_ours)?;
         Some(InlineTrees {
-            data: image.loaded(start)?,
+            data: image.loaded(self.go_func(image, module)?)?,
             record_bytes,
             name,
             parent,
         })
+    }
+
+    /// `gofunc` of the runtime's module: what inline trees count from.
+    fn go_func(&self, image: &Image<'f>, module: u64) -> Option<u64> {
+        let field = |offset: u64| relocated_word(image, module.checked_add(offset)?);
+        if self.version == Version::Go1_18 {
+            return field(GO_FUNC_1_18);
+        }
+        let mut fields = (GO_FUNC_1_20..MAX_GO_FUNC).step_by(8);
+        let found = fields.find(|offset| field(offset + 8) == Some(self.addresses.1));
+        field(found.unwrap_or(GO_FUNC_1_20))
     }
 
     /// The function that was inlined at an address of another; None where none was.
@@ -343,10 +359,11 @@ impl<'f> Pclntab<'f> {
         let index = self.values(function, offset(INLINE_TABLE)?).at(address, steps)?;
         let tree = offset(tables.checked_add(INLINE_DATA)?)?;
         let record = trees.record(tree, u32::try_from(index).ok()?)?;
-        Some(Inlined {
+        let inlined = Inlined {
             name: self.name_at(half_word_at(record, trees.name)?)?,
             call: (function.addresses.start).checked_add(half_word_at(record, trees.parent)?.into())?,
-        })
+        };
+        function.addresses.contains(&inlined.call).then_some(inlined)
     }
 }
 

@@ -198,6 +198,11 @@ mod tests {
 
     /// A Go program without a symbol table.
     fn program(magic: u32) -> File {
+        program_with(magic, if magic == GO_1_20 { 40 } else { 38 }, false)
+    }
+
+    /// The same, whose module says at this word where inlined functions are told, and behind that where the table ends.
+    fn program_with(magic: u32, field: usize, says_end: bool) -> File {
         let tree = if magic == GO_1_20 {
             halves(&[0, TINY, 7, 28])
         } else {
@@ -206,10 +211,12 @@ mod tests {
         let file = File::new(X86_64, 64);
         let table = file.next_address();
         let file = file.with(".gopclntab", |_| pclntab(magic));
+        let end = file.next_address();
+        let file = file.with(".rodata", |_| vec![0; 8]);
         let trees = file.next_address();
-        let fields = if magic == GO_1_20 { 41 } else { 39 };
-        let mut module = vec![0; fields];
-        (module[0], module[20], module[22], module[fields - 1]) = (table, CODE, CODE, trees);
+        let mut module = vec![0; field + 2];
+        (module[0], module[20], module[22], module[field]) = (table, CODE, CODE, trees);
+        module[field + 1] = if says_end { end } else { 0 };
         file.with(".go.func", |_| tree).with(".data", |_| words(&module))
     }
 
@@ -249,6 +256,19 @@ mod tests {
         }
     }
 
+    /// Go 1.26 says where its table ends, and later versions have more fields before that.
+    #[test]
+    fn inlined_functions_are_found_wherever_the_module_says_it() {
+        for field in [40, 43] {
+            let program = program_with(GO_1_20, field, true);
+            assert_eq!(at(&program, 8, true).len(), 2, "{field}");
+        }
+        assert_eq!(
+            at(&program_with(GO_1_20, 43, false), 8, true),
+            ["main.work /src/tiny.go:30"]
+        );
+    }
+
     /// A function says where it begins and ends; one that was inlined has no place of its own.
     #[test]
     fn functions_have_their_extent() {
@@ -263,7 +283,7 @@ mod tests {
     #[test]
     fn hostile_trees_end() {
         let mut program = program(GO_1_20);
-        program.sections[1].2[8] = 9; // the call is where the inlined function is
+        program.sections[2].2[8] = 9; // the call is where the inlined function is
         assert_eq!(at(&program, 9, true).len(), MAX_INLINED + 1);
         let bytes = program.bytes();
         let mut names = GoNames::find(&Image::parse(&bytes).unwrap(), true).unwrap();

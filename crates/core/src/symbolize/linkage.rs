@@ -53,9 +53,15 @@ enum Target {
     Number(u32),
 }
 
-/// For each address its entry's name, where it lies in an entry that jumps to something known.
+/// For each address its entry's name, where it lies in an entry that jumps to something known. Nothing at all where none
+/// of them does: most files' functions are asked for by the thousand, and none of them is here.
 pub(super) fn names_at(image: &Image, addresses: &[u64]) -> Vec<Vec<Named>> {
-    let entries: Vec<_> = addresses.iter().map(|&address| entry_at(image, address)).collect();
+    let tables: Vec<_> = image.linkage_tables().collect();
+    let entry_at = |&address: &u64| entry_at(image.machine, &tables, address);
+    let entries: Vec<_> = addresses.iter().map(entry_at).collect();
+    if entries.iter().all(Option::is_none) {
+        return Vec::new();
+    }
     let targets = Targets::of(image, entries.iter().flatten().map(|entry| entry.target));
     let named = |entry: &Entry| {
         Some(Named {
@@ -69,13 +75,12 @@ pub(super) fn names_at(image: &Image, addresses: &[u64]) -> Vec<Vec<Named>> {
     names.map(|name| name.into_iter().collect()).collect()
 }
 
-fn entry_at(image: &Image, address: u64) -> Option<Entry> {
-    let has_it = |section: &&Section| {
+fn entry_at(machine: Machine, tables: &[&Section], address: u64) -> Option<Entry> {
+    let section = tables.iter().find(|section| {
         let distance = address.checked_sub(section.address);
         distance.is_some_and(|distance| distance < section.data.len() as u64)
-    };
-    let section = image.linkage_tables().find(has_it)?;
-    match image.machine {
+    })?;
+    match machine {
         Machine::X86_64 => x86_64_entry(section, address),
         Machine::Arm64 => arm64_entry(section, address),
     }
@@ -284,7 +289,8 @@ mod tests {
         let start = file.next_address() - file.sections.last().unwrap().2.len() as u64;
         let bytes = file.bytes();
         let addresses: Vec<u64> = offsets.iter().map(|offset| start + offset).collect();
-        let names = names_at(&Image::parse(&bytes).unwrap(), &addresses);
+        let mut names = names_at(&Image::parse(&bytes).unwrap(), &addresses);
+        names.resize_with(addresses.len(), Vec::new);
         let only = |mut names: Vec<Named>| names.pop().map(|one| (one.name, one.start - start, one.size));
         names.into_iter().map(only).collect()
     }

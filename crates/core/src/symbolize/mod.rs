@@ -24,6 +24,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::guard::guarded;
+use crate::image::Image;
 use crate::perfmap::Entry;
 use crate::profile::Profile;
 use crate::python::Code;
@@ -32,13 +33,30 @@ use crate::rows::{LocationId, ObjectId, ObjectKind};
 pub use debug_files::DebugDirs;
 use debug_files::{DebugFiles, Wanted};
 pub(crate) use functions::{Functions, LineRow};
+use go::GoNames;
 use pool::Job;
 pub(crate) use pool::Pool;
-use symbols::Symbols;
+use symbols::{Named, Symbols};
 
 /// The build-id of a file, in hexadecimal digits, whoever made the file.
 pub fn build_id(path: &Path) -> Option<String> {
     guarded(|| debug_files::build_id(path)).flatten()
+}
+
+/// What an ELF file's own tables say that are read here and not by blazesym: linkage tables, then Go's. For each address
+/// the functions there, innermost first; none where these tables know none.
+pub fn names_in(file: &[u8], addresses: &[u64]) -> Vec<Vec<String>> {
+    let Ok(image) = Image::parse(file) else {
+        return vec![Vec::new(); addresses.len()];
+    };
+    let mut found = linkage::names_at(&image, addresses);
+    found.resize_with(addresses.len(), Vec::new);
+    if let Some(mut go) = GoNames::find(&image, true) {
+        let unknown = found.iter_mut().zip(go.names_at(addresses));
+        unknown.for_each(|(found, functions)| found.extend(functions));
+    }
+    let names = |functions: Vec<Named>| functions.into_iter().map(|function| function.name).collect();
+    found.into_iter().map(names).collect()
 }
 
 /// Where the symbols of a profile's objects are to be had.
