@@ -268,16 +268,22 @@ def test_a_cache_that_cannot_be_written_is_a_reason(elf, tmp_path):
     assert str(report).endswith("1 not kept: the cache cannot be written")
 
 
-def test_what_nobody_has_read_for_a_week_is_removed(tmp_path):
-    for name, days in (("aa" * 20, 8), ("bb" * 20, 6)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "debuginfo").write_bytes(b"x")
+def test_what_nobody_has_read_for_a_week_is_removed_and_nothing_else(tmp_path):
+    old, read, other = (name * 20 for name in ("aa", "bb", "cc"))
+    for name, days in (
+        (f"{old}/debuginfo", 8),
+        (f"{read}/debuginfo", 6),
+        (f"{other}/source", 8),
+        ("cafe/debuginfo", 8),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_bytes(b"x")
         past = time.time() - days * 24 * 3600
-        os.utime(tmp_path / name / "debuginfo", (past, past))
-    (tmp_path / "cache_clean_interval_s").write_text("86400")  # elfutils' own
+        os.utime(path, (past, past))
     discard_unused(tmp_path)
-    assert files_in(tmp_path) == [f"{'bb' * 20}/debuginfo", "cache_clean_interval_s"]
-    assert not (tmp_path / ("aa" * 20)).exists()
+    assert files_in(tmp_path) == sorted([f"{read}/debuginfo", f"{other}/source", "cafe/debuginfo"])
+    assert not (tmp_path / old).exists()
 
 
 # Where to ask, and where to keep

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import signal
 import threading
 import time
@@ -55,6 +56,9 @@ MAX_FILE_S: Final = 20.0
 #: As in elfutils: how long a miss is believed, and how long a file is kept that nobody reads.
 MISS_S: Final = 600
 UNUSED_S: Final = 7 * 24 * 3600
+
+#: A directory of the cache. Linkers make 8 bytes and more.
+BUILD_ID: Final = re.compile(r"(?:[0-9a-f]{2}){8,}")
 
 #: Files at a time: servers of distributions take seconds to begin with one that they have to unpack.
 THREADS: Final = 4
@@ -280,13 +284,13 @@ class Debuginfod:
 def discard_unused(cache: Path) -> None:
     """Remove what nobody has read for a week, as elfutils does. What cannot be removed stays."""
     oldest_s = time.time() - UNUSED_S
-    for directory in cache.glob("[0-9a-f]*[0-9a-f]"):
-        with suppress(OSError):  # somebody else's, or somebody else does the same now
-            for path in directory.iterdir():
+    for path in cache.glob("*/debuginfo*"):
+        if BUILD_ID.fullmatch(path.parent.name):
+            with suppress(OSError):  # somebody else's, or somebody else does the same now, or there is more beside it
                 status = path.lstat()
-                if path.name.startswith("debuginfo") and max(status.st_atime, status.st_mtime) < oldest_s:
+                if max(status.st_atime, status.st_mtime) < oldest_s:
                     path.unlink()
-            directory.rmdir()
+                    path.parent.rmdir()
 
 
 def _is_miss(kept: Path) -> bool:
