@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from fixtures.profiles import build_profile
+from fixtures.profiles import Frame, build_profile
 from stackhound.cli.main import main
 from stackhound.errors import EmptyProfile, UsageError
 from stackhound.profile import Profile
@@ -69,6 +69,17 @@ def test_frames_without_names_say_why_and_what_mends_it(mixed: Profile) -> None:
     assert odd.misses == {"no symbol table": 10}
     assert "100.0% of its frames have no name: no symbol table 10" in odd.detail
     assert "debug symbols" in odd.remedy
+
+
+def test_made_code_without_names_says_how_the_runtime_of_its_process_writes_them() -> None:
+    def unnamed(comm: str, pid: int) -> tuple[object, ...]:
+        made = Frame(None, kind="jit", path=f"[code of {comm} {pid}@99]", reason="code without a file, and no perf map")
+        return (comm, pid, pid, 0, pid, ["main", made], 10, 1)
+
+    found = by_subject(build_profile([unnamed("node", 7), unnamed("ruby", 8), unnamed("other] 7@9", 9)]))
+    assert "--perf-basic-prof" in found["[code of node 7@99]"].remedy
+    assert "--yjit-perf" in found["[code of ruby 8@99]"].remedy
+    assert "perf map" in found["[code of other] 7@9 9@99]"].remedy
 
 
 def test_the_most_used_file_comes_first(mixed: Profile) -> None:

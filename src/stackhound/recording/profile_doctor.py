@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from stackhound.errors import EmptyProfile, UsageError
 from stackhound.profile.units import format_samples
@@ -71,13 +74,13 @@ def _examine(walks: ObjectWalks, path: str, kind: str, profile: Profile) -> Walk
     if _percent(broken_here, walks.samples) >= NEGLIGIBLE_PERCENT:
         end = max(walks.broken_here, key=lambda end: walks.broken_here[end])
         problems[f"{_share(broken_here, walks.samples)} broke here: {_counts(walks.broken_here)}"] = (
-            _made_code_remedy(profile) if kind == "jit" else END_REMEDIES.get(end, "")
+            _made_code_remedy(profile, path) if kind == "jit" else END_REMEDIES.get(end, "")
         )
     unnamed = walks.misses.total()
     if _percent(unnamed, walks.frames) >= NEGLIGIBLE_PERCENT:
         reason = walks.misses.most_common(1)[0][0]
         problems[f"{_share(unnamed, walks.frames)} of its frames have no name: {_counts(walks.misses)}"] = (
-            _made_code_remedy(profile) if kind == "jit" else MISS_REMEDIES.get(reason, "")
+            _made_code_remedy(profile, path) if kind == "jit" else MISS_REMEDIES.get(reason, "")
         )
     whole = f"{format_samples(walks.samples)}, {_share(walks.complete, walks.samples)} of their stacks complete"
     return WalkFinding(
@@ -94,8 +97,15 @@ def _examine(walks: ObjectWalks, path: str, kind: str, profile: Profile) -> Walk
     )
 
 
-def _made_code_remedy(profile: Profile) -> str:
-    return remedy_for([*profile.texts("objects", "path"), *profile.texts("processes", "executable")])
+def _made_code_remedy(profile: Profile, path: str) -> str:
+    """By the runtime of the process whose code it is, which the object's name tells."""
+    found = re.search(r" (\d+)@\d+\]$", path)
+    pid = int(found[1]) if found else None
+    of_process = (profile.numbers("processes", "pid") == pid).nonzero()[0].tolist()
+    executables, mapped = profile.texts("processes", "executable"), profile.texts("mappings", "path")
+    mappings = np.isin(profile.numbers("mappings", "process"), of_process).nonzero()[0].tolist()
+    files = [*(executables[row] for row in of_process), *(mapped[row] for row in mappings)]
+    return remedy_for(files, "PID" if pid is None else pid)
 
 
 def _percent(part: int, whole: int) -> float:

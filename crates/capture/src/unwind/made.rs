@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use memmap2::Mmap;
 use stackhound_core::jitdump::JitDump;
@@ -23,15 +24,20 @@ const REGIONS: usize = 1024;
 pub const FIRST_REGION: u32 = (abi::UNWIND_FILES - REGIONS) as u32;
 
 /// Regions of one process.
-const MAX_REGIONS: usize = 16;
+const MAX_REGIONS: usize = 4;
 /// What lies between two pieces of one region: each 4 KiB take 8 bytes of the walker's memory.
 const MAX_GAP_BYTES: u64 = 16 << 20;
 /// A table spans less than 500 MB.
 const MAX_SPAN_BYTES: u64 = 448 << 20;
 /// Pieces of code of one process, the newest ones.
 const MAX_PIECES: usize = 1 << 16;
-/// Of one mapping, to look for trampolines in.
+/// Of one process's memory, to look for trampolines in at once.
 const MAX_SCAN_BYTES: u64 = 16 << 20;
+/// After the regions of a process were made they stay as they are for so many times as long: a process that makes code
+/// all the time takes 5% of the collector's.
+const REST: u32 = 20;
+/// What takes no longer than this needs no rest.
+const FREE: Duration = Duration::from_millis(1);
 /// Mappings to remember of one process.
 const MAX_SCANS: usize = 4096;
 const PAGE_BYTES: u64 = 4096;
@@ -64,6 +70,10 @@ struct Process {
     changes: usize,
     /// The revision that the regions were made of.
     made_of: (usize, usize),
+    /// Its mappings are not looked at before then.
+    rests_until: Option<Instant>,
+    /// They have changed since they were looked at.
+    is_behind: bool,
 }
 
 #[derive(Default)]
@@ -95,26 +105,24 @@ impl MadeTables {
             return (&[], Vec::new());
         }
         let process = self.processes.entry(pid).or_default();
-        process.scan(pid, mappings);
-        process.read_dumps(mappings, files);
-        let made_of = process.revision();
-        if made_of == process.made_of {
+        process.is_behind = process.rests();
+        if process.is_behind {
             return (&process.regions, Vec::new());
         }
-        process.made_of = made_of;
-        let regions = load(&process.pieces(), &mut self.free, builder);
-        let before = std::mem::replace(&mut process.regions, regions);
+        let begun = Instant::now();
+        process.scan(pid, mappings);
+        process.read_dumps(mappings, files);
+        let before = process.make_regions(&mut self.free, builder);
+        process.rests_until = Some(Instant::now() + REST * begun.elapsed().saturating_sub(FREE));
         (&process.regions, before)
     }
 
     /// Reads on in all jitdumps; the processes whose regions are not what they should be now.
     pub fn read_on(&mut self, files: &FileStore) -> Vec<u32> {
-        let outdated = self.processes.iter_mut().filter_map(|(pid, process)| {
-            process
-                .dumps
-                .iter_mut()
-                .for_each(|(file, dump)| dump.read(*file, files));
-            (process.revision() != process.made_of).then_some(*pid)
+        let awake = self.processes.iter_mut().filter(|(_, process)| !process.rests());
+        let outdated = awake.filter_map(|(pid, process)| {
+            process.read_known_dumps(files);
+            (process.is_behind || process.revision() != process.made_of).then_some(*pid)
         });
         outdated.collect()
     }
@@ -150,6 +158,21 @@ pub fn region_of<'r>(mapping: &Mapping, regions: &'r [Region]) -> Option<&'r Reg
 }
 
 impl Process {
+    fn rests(&self) -> bool {
+        self.rests_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Makes the regions anew if what they are made of has changed; returns those that were there before.
+    fn make_regions(&mut self, free: &mut Vec<u32>, builder: &Builder) -> Vec<Region> {
+        let revision = self.revision();
+        if revision == self.made_of {
+            return Vec::new();
+        }
+        self.made_of = revision;
+        let regions = load(&self.pieces(), free, builder);
+        std::mem::replace(&mut self.regions, regions)
+    }
+
     /// Looks for trampolines in memory that was not looked at yet, and forgets what is not mapped any more.
     fn scan(&mut self, pid: u32, mappings: &[Mapping]) {
         let anonymous = mappings.iter().filter(|mapping| mapping.target == Target::Anonymous);
@@ -163,10 +186,11 @@ impl Process {
         let memory = (!fresh.is_empty())
             .then(|| File::open(format!("/proc/{pid}/mem")).ok())
             .flatten();
+        let mut left_bytes = MAX_SCAN_BYTES;
         for key in fresh {
-            let found = memory
-                .as_ref()
-                .map_or_else(Vec::new, |memory| find_trampolines(memory, key.0..key.1));
+            let found = memory.as_ref().map_or_else(Vec::new, |memory| {
+                find_trampolines(memory, key.0..key.1, &mut left_bytes)
+            });
             self.changes += usize::from(!found.is_empty());
             self.scanned.insert(key, found);
         }
@@ -180,6 +204,10 @@ impl Process {
                 self.dumps.entry(file).or_default();
             }
         }
+        self.read_known_dumps(files);
+    }
+
+    fn read_known_dumps(&mut self, files: &FileStore) {
         for (file, dump) in &mut self.dumps {
             dump.read(*file, files);
         }
@@ -191,22 +219,26 @@ impl Process {
         (self.changes, codes.sum())
     }
 
-    /// In increasing order, and apart: where pieces overlap, the newer one counts.
     fn pieces(&self) -> Vec<MadeCode<'_>> {
         let trampolines = self.scanned.values().flatten().map(|addresses| MadeCode {
             addresses: addresses.clone(),
             unwinding: Unwinding::Trampoline,
         });
         let described = self.dumps.values().flat_map(Dump::pieces);
-        let mut pieces: BTreeMap<u64, MadeCode<'_>> = BTreeMap::new();
-        for piece in trampolines.chain(described).take(MAX_PIECES) {
-            let before = pieces.range(..piece.addresses.end).next_back();
-            if before.is_none_or(|(_, before)| before.addresses.end <= piece.addresses.start) {
-                pieces.insert(piece.addresses.start, piece);
-            }
-        }
-        pieces.into_values().collect()
+        apart(trampolines.chain(described).take(MAX_PIECES))
     }
+}
+
+/// Pieces in increasing order: of those that overlap, the one that came first here.
+fn apart<'d>(pieces: impl Iterator<Item = MadeCode<'d>>) -> Vec<MadeCode<'d>> {
+    let mut kept: BTreeMap<u64, MadeCode<'d>> = BTreeMap::new();
+    for piece in pieces {
+        let before = kept.range(..piece.addresses.end).next_back();
+        if before.is_none_or(|(_, before)| before.addresses.end <= piece.addresses.start) {
+            kept.insert(piece.addresses.start, piece);
+        }
+    }
+    kept.into_values().collect()
 }
 
 impl Dump {
@@ -240,7 +272,8 @@ impl Dump {
     }
 }
 
-fn find_trampolines(memory: &File, addresses: Range<u64>) -> Vec<Range<u64>> {
+/// `left_bytes`: how much may be read, and is left after that.
+fn find_trampolines(memory: &File, addresses: Range<u64>, left_bytes: &mut u64) -> Vec<Range<u64>> {
     let read = |bytes: usize| {
         let mut code = vec![0; bytes];
         let read = memory.read_at(&mut code, addresses.start).unwrap_or(0);
@@ -250,7 +283,9 @@ fn find_trampolines(memory: &File, addresses: Range<u64>) -> Vec<Range<u64>> {
     if trampolines(&read(TRAMPOLINE_HEAD_BYTES)).is_empty() {
         return Vec::new();
     }
-    let code = read((addresses.end - addresses.start).min(MAX_SCAN_BYTES) as usize);
+    let bytes = (addresses.end - addresses.start).min(*left_bytes);
+    *left_bytes -= bytes;
+    let code = read(bytes as usize);
     let found = trampolines(&code).into_iter();
     found
         .map(|range| addresses.start + range.start as u64..addresses.start + range.end as u64)
@@ -342,11 +377,39 @@ mod tests {
     }
 
     #[test]
+    fn of_pieces_that_overlap_the_newest_is_kept() {
+        let newest_first = [30..50, 10..31, 50..60, 0..10, 40..45, 5..70].map(piece);
+        let kept: Vec<_> = apart(newest_first.into_iter())
+            .into_iter()
+            .map(|piece| piece.addresses)
+            .collect();
+        assert_eq!(kept, [0..10, 30..50, 50..60]);
+    }
+
+    #[test]
     fn memory_that_is_no_code_of_cpython_has_no_trampolines() {
         let memory = File::open("/proc/self/mem").unwrap();
         let code = [0x90_u8; 64];
         let start = code.as_ptr() as u64;
-        assert_eq!(find_trampolines(&memory, start..start + 64), []);
-        assert_eq!(find_trampolines(&memory, 0..4096), [], "not mapped");
+        let mut left_bytes = 100;
+        assert_eq!(find_trampolines(&memory, start..start + 64, &mut left_bytes), []);
+        assert_eq!(find_trampolines(&memory, 0..4096, &mut left_bytes), [], "not mapped");
+        assert_eq!(left_bytes, 100);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn no_more_memory_is_looked_at_than_there_is_time_for() {
+        let memory = File::open("/proc/self/mem").unwrap();
+        let code = [
+            0x48_u8, 0x83, 0xec, 0x08, 0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3, 0, 0, 0, 0, 0,
+        ]
+        .repeat(4);
+        let start = code.as_ptr() as u64;
+        let mut left_bytes = 100;
+        let found: Vec<usize> = (0..3)
+            .map(|_| find_trampolines(&memory, start..start + 64, &mut left_bytes).len())
+            .collect();
+        assert_eq!((found, left_bytes), (vec![4, 2, 0], 0));
     }
 }
