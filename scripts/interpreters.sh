@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 # Release and version. Pyenv's and the system's own are used as well, where there are any.
 INTERPRETERS="bullseye:3.9 trixie:3.13 forky:3.14"
 # What these are linked with.
-LIBRARIES="libc6 libexpat1 zlib1g"
+LIBRARIES="libc6 libgcc-s1 libexpat1 zlib1g"
 # As tests/integration/support_interpreters.py has it.
 CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/stackhound-tests/interpreters"
 
