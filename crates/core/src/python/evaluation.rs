@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::symbols::{Symbol, Symbols};
 use crate::unwind;
 
-const NAME: &str = "_PyEval_EvalFrameDefault";
+/// What its first part is called.
+pub const EVALUATION: &str = "_PyEval_EvalFrameDefault";
 
 /// 3.14 can be built with a function for each instruction, which tail-call each other.
 const TAIL_CALLS: &[u8] = b"_TAIL_CALL_";
@@ -18,7 +19,7 @@ const MAX_RANGES: usize = 16;
 
 /// Where that code is in the object's own space, by address.
 pub(super) fn evaluation(file: &[u8], symbols: &Symbols) -> Vec<Range<u64>> {
-    let Some(main) = symbols.any(NAME).and_then(range) else {
+    let Some(main) = symbols.any(EVALUATION).and_then(range) else {
         return Vec::new();
     };
     let named: Vec<_> = symbols.all_that(is_part).into_iter().filter_map(range).collect();
@@ -32,7 +33,7 @@ pub(super) fn evaluation(file: &[u8], symbols: &Symbols) -> Vec<Range<u64>> {
 
 /// `.cold`, `.cold.0`, `.part.0`, `.org.0` and what else toolchains call them.
 fn is_part(name: &[u8]) -> bool {
-    let suffix = name.strip_prefix(NAME.as_bytes());
+    let suffix = name.strip_prefix(EVALUATION.as_bytes());
     suffix.is_some_and(|suffix| suffix.first() == Some(&b'.')) || name.starts_with(TAIL_CALLS)
 }
 

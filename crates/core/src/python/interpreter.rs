@@ -42,6 +42,12 @@ impl Interpreter {
     pub fn find(file: &[u8]) -> Option<Self> {
         guarded(|| find_unguarded(file))?
     }
+
+    /// The part of the evaluation loop that an address is in.
+    pub fn evaluation_at(&self, address: ObjectAddr) -> Option<Range<ObjectAddr>> {
+        let part = self.evaluation.iter().find(|part| part.contains(&address));
+        part.cloned()
+    }
 }
 
 fn find_unguarded(file: &[u8]) -> Option<Interpreter> {

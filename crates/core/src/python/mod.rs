@@ -30,6 +30,7 @@ mod symbols;
 mod version;
 
 pub use code::{Code, Codes, Fingerprint, NotCode};
+pub use evaluation::EVALUATION;
 pub use interpreter::Interpreter;
 pub use layout::{Copies, Counted, Entry, Layout, Refusal, Walk};
 pub use lines::Position;

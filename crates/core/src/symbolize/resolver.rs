@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use blazesym::MaybeDefault;
@@ -12,10 +13,12 @@ use memmap2::Mmap;
 use super::debug_files::{DebugFiles, Located, Wanted};
 use super::go::GoNames;
 use super::lookup::{DAMAGED, Lookup};
-use super::symbols::Symbols;
+use super::symbols::{Named, Symbols};
 use super::{DebugDirs, Source, linkage};
+use crate::address::ObjectAddr;
 use crate::guard::guarded;
 use crate::image::Image;
+use crate::python::{EVALUATION, Interpreter};
 
 /// Bytes of files whose symbols are kept for the next time. Parsed debug information takes about as much again.
 const MAX_KEPT_BYTES: u64 = 64 << 20;
@@ -106,6 +109,10 @@ impl Resolver {
             lookup.read_raw_names(path);
         }
         ask_go(&mut lookup, image.as_ref(), lines);
+        if lookup.is_pending() {
+            let interpreter = own.as_ref().and_then(|file| Interpreter::find(file));
+            lookup.ask(|addresses| evaluation_at(interpreter.as_ref(), addresses));
+        }
         lookup.finish()
     }
 
@@ -137,6 +144,21 @@ fn ask_go(lookup: &mut Lookup, image: Option<&Image>, lines: bool) {
     if let Some(mut go) = image.and_then(|image| GoNames::find(image, lines)) {
         lookup.ask(|addresses| go.names_at(addresses));
     }
+}
+
+/// The evaluation loop of CPython has parts without names of their own in stripped interpreters.
+fn evaluation_at(interpreter: Option<&Interpreter>, addresses: &[u64]) -> Vec<Vec<Named>> {
+    let part = |address: &u64| interpreter?.evaluation_at(ObjectAddr(*address));
+    let named = |part: Range<ObjectAddr>| Named {
+        name: EVALUATION.into(),
+        start: part.start.0,
+        size: part.end.0 - part.start.0,
+        ..Named::default()
+    };
+    addresses
+        .iter()
+        .map(|address| part(address).map(named).into_iter().collect())
+        .collect()
 }
 
 /// A file as it is now. What is wrong with it shows when blazesym opens it.
