@@ -94,7 +94,6 @@ def test_a_file_that_cannot_be_read_says_why(examine: Any) -> None:
         ("/usr/bin/node", "--perf-basic-prof"),
         ("/usr/lib/jvm/java-17/lib/server/libjvm.so", "jcmd 1234 Compiler.perfmap"),
         ("/usr/share/dotnet/libcoreclr.so", "DOTNET_PerfMapEnabled=1"),
-        ("/usr/lib/libpython3.12.so.1.0", "-X perf"),
         ("/usr/bin/something", "perf map"),
     ],
 )

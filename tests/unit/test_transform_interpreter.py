@@ -39,6 +39,12 @@ def test_a_stack_without_python_stays():
     assert shown(*stack) == stack
 
 
+def test_trampolines_of_perf_are_left_out_where_they_lead_to_their_function():
+    perf = ("py_trampoline_evaluator", "j:py::run:/srv/app.py")
+    assert shown("main", *perf, LOOP, "p:run", "sorted", *perf, LOOP, "p:run") == ["main", "run", "sorted", "run"]
+    assert shown("main", LOOP, "p:run", "sorted", *perf, LOOP)[-2:] == ["py::run:/srv/app.py", LOOP]
+
+
 def test_time_in_the_loop_is_that_of_the_function_it_works_for():
     assert shown("main", LOOP, "p:run", "PyObject_Vectorcall") == ["main", "run"]
 

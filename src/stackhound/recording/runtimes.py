@@ -30,7 +30,6 @@ RUNTIMES: Final = (
         "start it with node --perf-basic-prof --interpreted-frames-native-stack",
     ),
     Runtime(".NET", r"/libcoreclr\.so$", "start it with DOTNET_PerfMapEnabled=1"),
-    Runtime("Python", r"/(lib)?python3[^/]*$", "start it with python -X perf (Python 3.12 or newer)"),
     Runtime("Erlang", r"/beam(\.smp)?$", "start it with erl +JPperf true"),
     Runtime("Ruby", r"/(lib)?ruby[^/]*$", "start it with ruby --yjit-perf"),
 )

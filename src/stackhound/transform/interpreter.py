@@ -35,10 +35,14 @@ PLUMBING: Final = re.compile(
     |_PyStack_AsDict|object_vacall|_?method_vectorcall(_\w+)?|vectorcall_(method|unbound|maybe)|call_(method|unbound)
     |cfunction_(call|vectorcall_\w+)|slot_tp_call|_PyCFunction_\w+|method_call
     |run_(mod|eval_code_obj)|pyrun_(file|simple_file|one_file)|_?PyRun_\w+
-    |pymain_\w+|Py_(RunMain|BytesMain|Main)|thread_run|pythread_wrapper|t_bootstrap
+    |pymain_\w+|Py_(RunMain|BytesMain|Main)|thread_run|pythread_wrapper|t_bootstrap|py_trampoline_evaluator
     )(\.\w+)*""",
     re.VERBOSE,
 )
+
+
+#: What ``-X perf`` puts before each Python function (``Python/perf_trampoline.c``): it says the same name.
+TRAMPOLINE: Final = re.compile(r"py::.*", re.DOTALL)
 
 
 def fold_interpreter(profile: Profile) -> Profile:
@@ -52,6 +56,7 @@ def fold_interpreter(profile: Profile) -> Profile:
     if not is_python.any():
         return profile.derive({}, native_internals="folded")
     functions = _functions_named(profile, PLUMBING)
+    is_trampoline = _outermost(profile, _functions_named(profile, TRAMPOLINE, "jit"))
     profile = profile.derive({"lines": _without_inlined(profile, functions)}, "fold-interpreter")
     is_evaluation = _outermost(profile, _functions_named(profile, EVALUATION))
     is_plumbing, is_nameless = _outermost(profile, functions), _nameless(profile, is_evaluation)
@@ -60,7 +65,7 @@ def fold_interpreter(profile: Profile) -> Profile:
     leads = is_evaluation[locations] & _is_before(is_python[locations], offsets, step)
     has_python = np.repeat(_any(is_python[locations], offsets), np.diff(offsets))
     folded = leads | (is_plumbing[locations] & has_python)
-    passes_on = (is_plumbing | is_nameless)[locations]
+    passes_on = (is_plumbing | is_nameless | is_trampoline)[locations]
     while (more := passes_on & ~leads & _is_before(leads, offsets, step)).any():
         leads |= more
     tables = replace_stacks(profile.tables, used, offsets, locations, ~(folded | leads))
@@ -73,11 +78,11 @@ def _of_kind(profile: Profile, kind: str) -> Numbers:
     return kinds[profile.numbers("locations", "object")]
 
 
-def _functions_named(profile: Profile, pattern: re.Pattern[str]) -> Numbers:
-    """Bool (n_functions,): whether it is a native function with one of these names."""
+def _functions_named(profile: Profile, pattern: re.Pattern[str], kind: str = "elf") -> Numbers:
+    """Bool (n_functions,): whether it is a function with one of these names, in an object of this kind."""
     kinds, objects = profile.texts("objects", "kind"), profile.numbers("functions", "object").tolist()
     names = profile.texts("functions", "name")
-    matches = [kinds[at] == "elf" and bool(pattern.fullmatch(name)) for name, at in zip(names, objects, strict=True)]
+    matches = [kinds[at] == kind and bool(pattern.fullmatch(name)) for name, at in zip(names, objects, strict=True)]
     return np.array(matches, bool)
 
 
