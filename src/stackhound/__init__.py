@@ -1,7 +1,7 @@
 """stackhound: where a Linux machine's time goes.
 
 Example:
-    with stackhound.record(pids=[1234], frequency_hz=99) as recording:
+    with stackhound.record() as recording:          # this process; pids=[1234]: another one
         work()
     profile = recording.profile                     # stackhound.load("x.hound") gives the same type
     profile.top(10)                                 # an Arrow table that also prints well
@@ -11,13 +11,17 @@ Example:
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from stackhound import errors
-from stackhound.errors import StackhoundError
+from stackhound.errors import FreeThreadedPython, StackhoundError
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from stackhound.profile import Profile, load
     from stackhound.recording import Recorder, record
 
@@ -30,6 +34,18 @@ _HOMES = {
     "Recorder": "stackhound.recording",
     "record": "stackhound.recording",
 }
+
+
+if "t" in sys.abiflags and find_spec("stackhound._native") is None:
+    raise FreeThreadedPython(
+        "this stackhound cannot be imported by a free-threaded Python, which loads no abi3 module",
+        "install it in another Python and record from outside, 'stackhound record -- PROGRAM' or 'record -p PID'",
+    )
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """``%load_ext stackhound``: see `stackhound.ipython`."""
+    import_module("stackhound.ipython").load_ipython_extension(shell)
 
 
 def __getattr__(name: str) -> object:

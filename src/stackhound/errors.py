@@ -13,7 +13,8 @@
     │   ├── DamagedProfile          it is truncated or corrupted
     │   └── NewerProfile            a later version wrote it
     ├── EmptyProfile                no sample was recorded, or none is left
-    └── OutputError                 a result cannot be written
+    ├── OutputError                 a result cannot be written
+    └── FreeThreadedPython          an ImportError, too: this Python cannot load the native module
 
 A frame without a name is no exception: its reason travels in the data. Neither is a lost sample: it is counted.
 """
@@ -84,6 +85,10 @@ class EmptyProfile(StackhoundError):
 
 
 class OutputError(StackhoundError):
+    pass
+
+
+class FreeThreadedPython(StackhoundError, ImportError):
     pass
 
 

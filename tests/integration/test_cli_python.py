@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 import stackhound
-from stackhound.errors import NoSuchProcess, RecordingError
+from stackhound.errors import NoSuchProcess, RecordingError, UsageError
+from support_profiles import samples_of
 
 pytestmark = pytest.mark.ebpf
 
@@ -33,10 +35,64 @@ def test_a_program_records_itself():
     assert len(recording.profile.top(5)) > 0
 
 
-def test_the_whole_machine_has_the_block_in_it():
+def test_a_recording_without_arguments_is_of_the_program_itself():
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        with stackhound.record(frequency_hz=499) as recording:
+            work(0.2)
+        other.kill()
+    assert pids_of(recording.profile) == {os.getpid()}
+    functions = recording.profile.top(10_000).table["function"].to_pylist()
+    assert "work" in {name.rpartition(".")[2] for name in functions}
+
+
+def test_children_that_the_block_starts_are_in_its_recording():
     with stackhound.record(frequency_hz=499) as recording:
+        child = subprocess.Popen([sys.executable, "-c", "sum(range(10_000_000))"])
+        child.wait()
+    assert child.pid in pids_of(recording.profile)
+
+
+def test_what_stackhound_does_meanwhile_is_shown_only_when_asked_for():
+    with stackhound.record(frequency_hz=4999) as recording:
+        work(0.3)
+    comms = [sample.comm for sample in samples_of(recording.profile)]
+    frames = {frame for sample in samples_of(recording.profile) for frame in sample.frames}
+    assert not [comm for comm in comms if comm.startswith("stackhound")]
+    assert not {frame for frame in frames if frame.file.endswith("recording/recorder.py")}
+    with stackhound.record(frequency_hz=4999, include_self=True) as recording:
+        work(0.3)
+    assert "stackhound" in {sample.comm for sample in samples_of(recording.profile)}
+
+
+def test_a_program_may_profile_its_own_use_of_stackhound():
+    with stackhound.record(frequency_hz=999) as recording:
+        work(0.1)
+    with stackhound.record(frequency_hz=4999) as again:
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            recording.profile.merge_threads().tree()
+    assert "tree.build_tree" in {
+        ".".join(frame.name.split(".")[-2:]) for sample in samples_of(again.profile) for frame in sample.frames
+    }
+
+
+def test_threads_of_the_program_are_recorded():
+    thread = threading.Thread(target=work, args=(0.3,), name="worker")
+    with stackhound.record(frequency_hz=499) as recording:
+        thread.start()
+        thread.join()
+    assert thread.native_id in {sample.tid for sample in samples_of(recording.profile)}
+
+
+def test_the_whole_machine_has_the_block_in_it():
+    with stackhound.record(whole_system=True, frequency_hz=499) as recording:
         work(0.2)
     assert os.getpid() in pids_of(recording.profile)
+
+
+def test_the_whole_machine_and_some_processes_exclude_each_other():
+    with pytest.raises(UsageError, match="exclude each other"):
+        stackhound.record(whole_system=True, pids=[os.getpid()])
 
 
 def test_another_process_is_recorded_with_several_events():

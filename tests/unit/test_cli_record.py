@@ -555,3 +555,10 @@ def test_a_script_is_run_by_this_python(session, capfd):
     assert main(["run", "-F", "199", "script.py", "--epochs", "3"]) == 5
     assert capfd.readouterr().out == f"{sys.executable} script.py --epochs 3\n"
     assert session.made.options["events"][0]["rate"] == 199
+
+
+@pytest.mark.usefixtures("session")
+def test_a_module_is_run_as_python_does_it(capfd):
+    Path("module.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    assert main(["run", "-m", "module", "-m", "x"]) == 0
+    assert capfd.readouterr().out == "__main__ ['-m', 'x']\n"

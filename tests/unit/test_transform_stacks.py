@@ -20,6 +20,8 @@ TRANSFORMS = {
     "focus": lambda profile: profile.focus("a|read"),
     "ignore": lambda profile: profile.ignore("a|read"),
     "show_from": lambda profile: profile.show_from("a|read"),
+    "without_callers": lambda profile: profile.without_callers("a|read"),
+    "without_recorder": lambda profile: profile.without_recorder(7),
     "invert": lambda profile: profile.invert(),
     "collapse_recursion": lambda profile: profile.collapse_recursion(),
     "merge_threads": lambda profile: profile.merge_threads(),
@@ -70,11 +72,18 @@ def test_show_from_leaves_other_stacks_through_the_same_location_alone():
     assert paths_of(profile.show_from("json")) == {("json", "work", "json"): 10, ("json",): 10}
 
 
+def test_without_callers_cuts_where_show_from_does_and_keeps_the_other_stacks():
+    profile = build_profile(
+        [("app", 7, 7, 0, 1, ["main", "json", "x"], 10, 1), ("app", 7, 8, 0, 2, ["run", "y"], 5, 1)]
+    )
+    assert paths_of(profile.without_callers("json")) == {("json", "x"): 10, ("run", "y"): 5}
+
+
 def test_a_frame_without_a_name_is_found_by_its_label():
     assert stack_of(one("main", "?libx.so+0x12").focus("libx")) == ["main", "[libx.so]"]
 
 
-@pytest.mark.parametrize("transform", ["focus", "ignore", "show_from"])
+@pytest.mark.parametrize("transform", ["focus", "ignore", "show_from", "without_callers"])
 def test_a_broken_pattern_is_refused_in_one_line(transform):
     with pytest.raises(UsageError, match=r"'\(' is no regular expression"):
         getattr(one("main"), transform)("(")

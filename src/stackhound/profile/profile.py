@@ -254,6 +254,18 @@ class Profile(TableSet):
 
         return invert(self)
 
+    def without_callers(self, pattern: str) -> Profile:
+        """Let stacks start at the outermost matching function, if any: see `stackhound.transform.without_callers`."""
+        from stackhound.transform import without_callers
+
+        return without_callers(self, pattern)
+
+    def without_recorder(self, pid: int, tids: Collection[int] = ()) -> Profile:
+        """Drop what stackhound did in a process that recorded: see `stackhound.transform.without_recorder`."""
+        from stackhound.transform import without_recorder
+
+        return without_recorder(self, pid, tids)
+
     def collapse_recursion(self) -> Profile:
         """Show direct recursion as one call: see `stackhound.transform.collapse_recursion`."""
         from stackhound.transform import collapse_recursion

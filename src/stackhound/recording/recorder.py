@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stackhound import _native
-from stackhound.errors import RecordingError
+from stackhound.errors import RecordingError, UsageError
 from stackhound.profile.native_errors import native_errors
 from stackhound.recording.options import DEBUGINFOD_BYTES, DEBUGINFOD_TIME_S, RecordOptions
 
@@ -48,8 +48,12 @@ class Recorder:
     Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
     """
 
-    def __init__(self, options: RecordOptions) -> None:
+    def __init__(self, options: RecordOptions, *, hides_itself: bool = False) -> None:
         """Check the options against this machine; nothing is loaded yet.
+
+        Args:
+            options: what to record.
+            hides_itself: leave out of the profile what stackhound does in this process.
 
         Raises:
             UsageError, NoSuchProcess, PermissionMissing, EventUnavailable: what is asked for cannot be had.
@@ -58,6 +62,7 @@ class Recorder:
         if os.getpid() in options.pids:
             options = replace(options, include_self=True)
         self.options = options
+        self.hides_itself = hides_itself
         self._profile: Profile | None = None
         with native_errors():
             self._session = _native.Session(options.native())
@@ -115,7 +120,10 @@ class Recorder:
             imports.join()
             from stackhound.profile import Profile
 
-            self._profile = Profile.from_native(tables, metadata, notes)
+            profile = Profile.from_native(tables, metadata, notes)
+            if self.hides_itself:
+                profile = profile.without_recorder(os.getpid(), [imports.native_id or 0])
+            self._profile = profile
         return self._profile
 
     def _fetch_debug_files(self) -> list[str]:
@@ -164,6 +172,7 @@ def import_meanwhile(*modules: str) -> threading.Thread:
 def record(
     *,
     pids: Sequence[int] = (),
+    whole_system: bool = False,
     events: Sequence[str] = ("cpu",),
     frequency_hz: int | None = None,
     period: int | None = None,
@@ -174,7 +183,8 @@ def record(
     user_only: bool = False,
     kernel_only: bool = False,
     unwind: bool = True,
-    include_self: bool = True,
+    python: bool = True,
+    include_self: bool = False,
     aggregate: bool = False,
     lines: bool = True,
     debug_dirs: Sequence[str | Path] = (),
@@ -184,17 +194,29 @@ def record(
 ) -> Recorder:
     """Record while a ``with`` block runs; afterwards ``.profile`` is there.
 
-    The arguments are attributes of `RecordOptions`. Other than on the command line this process is in the picture:
-    it is the block's own work that one wants to see.
+    Without ``pids``, ``comm``, ``cgroup`` and ``whole_system`` it records this process, all its threads and the
+    children that it starts meanwhile: in a script or a notebook it is the block's own work that one wants to see.
+
+    Args:
+        pids: these processes instead; the id of this one may be among them.
+        whole_system: everything that runs on the machine, this process too.
+        include_self: show also what stackhound does in this process: its threads, the recording's start and end.
+
+    The others are attributes of `RecordOptions`.
 
     Raises:
+        UsageError: the arguments exclude each other.
         StackhoundError: see `Recorder`.
 
     Examples:
-        >>> with stackhound.record(pids=[1234], events=["cpu"]) as recording:  # doctest: +SKIP
+        >>> with stackhound.record() as recording:  # doctest: +SKIP
         ...     work()
         >>> recording.profile.top(10)  # doctest: +SKIP
     """
+    if whole_system and pids:
+        raise UsageError("the whole system and some of its processes exclude each other", "drop one of them")
+    if not (pids or comm or cgroup or whole_system):
+        pids = (os.getpid(),)
     options = RecordOptions(
         pids=tuple(pids),
         events=tuple(events),
@@ -207,7 +229,8 @@ def record(
         user_only=user_only,
         kernel_only=kernel_only,
         unwind=unwind,
-        include_self=include_self,
+        python=python,
+        include_self=True,
         aggregate=aggregate,
         lines=lines,
         debug_dirs=tuple(Path(directory) for directory in debug_dirs),
@@ -215,4 +238,4 @@ def record(
         debuginfod_time_s=debuginfod_time_s,
         debuginfod_bytes=debuginfod_bytes,
     )
-    return Recorder(options)
+    return Recorder(options, hides_itself=not include_self)

@@ -6,11 +6,12 @@ Tables that this version does not know are kept; one with a column ``sample`` lo
 
 from stackhound.transform.compact import compact
 from stackhound.transform.filter import filter_samples
-from stackhound.transform.focus import focus, ignore, show_from
+from stackhound.transform.focus import focus, ignore, show_from, without_callers
 from stackhound.transform.inlines import drop_inlined
 from stackhound.transform.interpreter import fold_interpreter
 from stackhound.transform.invert import invert
 from stackhound.transform.merge import merge
+from stackhound.transform.recorder import without_recorder
 from stackhound.transform.recursion import collapse_recursion
 from stackhound.transform.threads import merge_threads
 
@@ -26,4 +27,6 @@ __all__ = [
     "merge",
     "merge_threads",
     "show_from",
+    "without_callers",
+    "without_recorder",
 ]

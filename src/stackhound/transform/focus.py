@@ -49,7 +49,19 @@ def show_from(profile: Profile, pattern: str) -> Profile:
     Raises:
         UsageError: ``pattern`` is no regular expression.
     """
-    profile = profile.derive(focus(profile, pattern).tables, f"show-from {pattern}")
+    return _cut_callers(profile.derive(focus(profile, pattern).tables, f"show-from {pattern}"), pattern)
+
+
+def without_callers(profile: Profile, pattern: str) -> Profile:
+    """Let each stack start at its outermost match, as `show_from`; a stack without one stays whole.
+
+    Raises:
+        UsageError: ``pattern`` is no regular expression.
+    """
+    return _cut_callers(profile.derive({}, f"without-callers {pattern}"), pattern)
+
+
+def _cut_callers(profile: Profile, pattern: str) -> Profile:
     first_frame = matching_locations(profile, matching_frames(profile, pattern))
     used, offsets, locations = read_used_paths(profile)
     first = first_true(offsets, first_frame[locations] >= 0)
