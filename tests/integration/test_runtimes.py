@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import shutil
@@ -129,6 +130,21 @@ def test_functions_of_node_have_names_and_lines_by_its_jitdump(javascript: Path)
     lines = {(Path(frame.file).name, frame.line) for frame in hot if frame.line}
     assert lines == {("busy.js", 2)}
     assert count(where(made, is_complete)) > 0.95 * count(made)
+
+
+def test_the_doctor_tells_how_a_process_of_node_names_its_code(javascript: Path) -> None:
+    found = {}
+    for options in ((), ("--perf-basic-prof", "--interpreted-frames-native-stack")):
+        with Program(require("node"), *options, javascript, "600000", cwd=javascript.parent) as program:
+            pid = program.preface[0].strip()
+            result = run_stackhound("doctor", "-p", pid, "--json")
+            Path(f"/tmp/perf-{pid}.map").unlink(missing_ok=True)
+        (found[bool(options)],) = [
+            one for one in json.loads(result.stdout) if one["subject"] == "code made at run time"
+        ]
+    assert (found[False]["state"], found[True]["state"]) == ("degraded", "ok")
+    assert "node --perf-basic-prof --interpreted-frames-native-stack" in found[False]["remedy"]
+    assert "names in its perf map" in found[True]["detail"]
 
 
 # Java
