@@ -68,6 +68,16 @@ def test_lines_are_those_of_the_calls(pprof):
     assert report["parse /src/parse.h:40 (inline)"] == ("0", "20.20ms")
 
 
+def test_the_listing_of_a_python_file_has_the_time_beside_its_lines(pprof, tmp_path):
+    source = tmp_path / "app.py"
+    source.write_text("def work():\n    pass\n\nwork()\n")
+    stack = [f"p:app.<module> at {source}:4", f"p:app.work at {source}:2"]
+    listing = pprof(build_profile([("app", 7, 7, 0, 1, stack, 10_000_000, 1)]), "-list", "app")
+    rows = [line.split() for line in listing.splitlines() if re.search(r" \d+:", line)]
+    assert ["10ms", "10ms", "2:", "pass"] in rows
+    assert [".", "10ms", "4:work()"] in rows
+
+
 def test_traces_are_leaf_first_with_the_thread_beside(pprof):
     traces = [" ".join(trace.split()) for trace in re.split("-+\\+-+", pprof(web_server(), "-traces"))]
     assert traces[1:4] == [

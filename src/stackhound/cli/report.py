@@ -29,6 +29,7 @@ EXAMPLES: Final = (
     ("who called what, in branches of 1% or more", "stackhound report --tree --least 1"),
     ("who called functions named malloc…", "stackhound report --tree --inverted --focus ^malloc"),
     ("which files' stacks are complete, and why others are not", "stackhound report --sort object,stack"),
+    ("a source file with the time beside its lines", "stackhound report --lines app.py"),
     ("source lines of one process, for a script", "stackhound report -p 1234 --sort line --json"),
 )
 
@@ -49,13 +50,15 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
     help="By comm, pid, tid, process, thread, stack, object, symbol, file, line. With --tree: process or thread.",
 )
 @click.option("--tree", "as_tree", is_flag=True, help="The call tree.")
+@click.option("--lines", "source", metavar="FILE", help="This source file, line by line; the end of its path will do.")
+@click.option("--all", "everything", is_flag=True, help="With --lines: the whole file, not only around the time.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=40, help="So many rows; 0 is all.  [default: 40]")
 @click.option(
     "--least",
     type=click.FloatRange(0, 100),
     default=0.5,
     metavar="PERCENT",
-    help="Of the tree's branches.  [default: 0.5]",
+    help="Of the tree's branches, of lines.  [default: 0.5]",
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs: an object with event, total and rows.")
 @event_option
@@ -68,6 +71,8 @@ def command(
     profile_path: Path,
     sort: tuple[str, ...] | None,
     as_tree: bool,
+    source: str | None,
+    everything: bool,
     as_json: bool,
     event: str | None,
     limit: int,
@@ -81,12 +86,13 @@ def command(
     """
     from stackhound.profile import load
 
+    _check_view(context.params)
     keys = _read_keys(sort, as_tree)
     selection = Selection.parse(context.params)
-    if selection.inverted and not as_tree:
-        raise UsageError("--inverted turns a call tree around", "add --tree")
     profile = selection.apply(load(profile_path))
-    if as_tree:
+    if source is not None:
+        show_lines(profile, profile.event(event), source, least, everything, as_json)
+    elif as_tree:
         tree = profile.tree(event, root=_root(keys))
         show_tree(tree, profile, least, as_json)
     else:
@@ -103,6 +109,22 @@ def show_tree(tree: CallTree, profile: Profile, least_percent: float, as_json: b
         show([*_head(profile, tree.event), *draw(tree, least_percent)])
 
 
+def show_lines(
+    profile: Profile, event: Event, source: str, least_percent: float, everything: bool, as_json: bool
+) -> None:
+    """Print a source file with the values of its lines."""
+    from stackhound.cli.annotation import annotate, as_rows, draw
+
+    annotation = annotate(profile, event, source)
+    if as_json:
+        lines = annotation.rows(0, everything) if everything else annotation.by_line
+        known = {"file": annotation.path, "note": annotation.note}
+        _print_json(profile, event, as_rows(annotation, lines), **known)
+    else:
+        whole = max(1, int(profile.samples_of(event).value.sum()))
+        show([*_head(profile, event), *draw(annotation, event, whole, least_percent, everything)])
+
+
 def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, as_json: bool) -> None:
     """Print what the samples have in common, a row a group."""
     from stackhound.cli.breakdown import break_down
@@ -115,6 +137,16 @@ def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, a
         _print_json(profile, event, named)
     else:
         show([*_head(profile, event), *_table(profile, event, keys, rows)])
+
+
+def _check_view(given: dict[str, Any]) -> None:
+    """See that what is asked for is one view."""
+    if given["source"] is not None and (given["as_tree"] or given["sort"]):
+        raise UsageError("--lines is a view of its own", "drop --tree and --sort")
+    if given["everything"] and given["source"] is None:
+        raise UsageError("--all is of the lines of a file", "add --lines FILE")
+    if given["inverted"] and not given["as_tree"]:
+        raise UsageError("--inverted turns a call tree around", "add --tree")
 
 
 def _read_keys(sort: tuple[str, ...] | None, as_tree: bool) -> tuple[str, ...]:
@@ -166,7 +198,7 @@ def _tree_rows(tree: CallTree) -> Iterator[dict[str, Any]]:
         yield {"name": tree.name(node), "parent": parent if node else None, "self": own, "total": total}
 
 
-def _print_json(profile: Profile, event: Event, rows: list[dict[str, Any]]) -> None:
+def _print_json(profile: Profile, event: Event, rows: list[dict[str, Any]], **more: str) -> None:
     samples = profile.samples_of(event)
     document = {
         "event": event.name,
@@ -174,6 +206,7 @@ def _print_json(profile: Profile, event: Event, rows: list[dict[str, Any]]) -> N
         "samples": int(samples.count.sum()),
         "total": int(samples.value.sum()),
         "losses": {loss.cause: loss.count for loss in profile.losses},
+        **more,
         "rows": rows,
     }
     click.echo(json.dumps(document, indent=1))
