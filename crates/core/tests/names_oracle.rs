@@ -25,6 +25,9 @@ const FILES: [&str; 8] = [
     "/usr/bin/gdb",
 ];
 
+/// The C library alone has more.
+const MIN_ENTRIES: usize = 20;
+
 /// Of a thousand functions that have the same names and lines. Where instructions belong to several lines, Go's linker
 /// may tell them apart in one place and not in the other.
 const SAME_OF_A_THOUSAND: usize = 995;
@@ -80,23 +83,19 @@ fn numbers<'t>(table: &'t RecordBatch, name: &str) -> &'t UInt32Array {
     table[name].as_any().downcast_ref().unwrap()
 }
 
-/// What a command prints; None where it is not installed.
-fn output(command: &mut Command) -> Option<String> {
-    let output = command.output().ok()?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// `0000000000001030 <malloc@plt>:`, but for what objdump has no name for, or that comes before the first entry.
+/// `0000000000001030 <malloc@plt>:`, but for what objdump has no name for, or that comes before the first entry. What is
+/// no ELF file (Ubuntu's perf is a script), or has no such section, has none.
 fn entries_by_objdump(path: &Path) -> Option<Vec<(u64, String)>> {
     let sections = [".plt", ".plt.sec", ".plt.got"].map(|name| format!("--section={name}"));
-    let shown = output(Command::new("objdump").arg("--disassemble").args(sections).arg(path))?;
+    let mut objdump = Command::new("objdump");
+    let shown = objdump.arg("--disassemble").args(sections).arg(path).output().ok()?;
     let entry = |line: &str| {
         let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
         let is_function = name.ends_with("@plt") && !name.starts_with("*ABS*");
         is_function.then(|| (u64::from_str_radix(address, 16).unwrap(), name.to_owned()))
     };
-    Some(shown.lines().filter_map(entry).collect())
+    let text = String::from_utf8_lossy(&shown.stdout);
+    Some(text.lines().filter_map(entry).collect())
 }
 
 /// Each entry that objdump has a name for has the same one here, at its first byte and further on.
@@ -108,11 +107,13 @@ fn linkage_tables_are_those_of_objdump() {
         .map(PathBuf::from)
         .chain([ours])
         .filter(|path| path.exists());
+    let mut compared = 0;
     for path in files {
         let Some(entries) = entries_by_objdump(&path) else {
             eprintln!("skipped: needs objdump");
             return;
         };
+        compared += entries.len();
         for inside in [0, 5] {
             let addresses: Vec<u64> = entries.iter().map(|(address, _)| address + inside).collect();
             for (found, (address, name)) in names(&path, &addresses).iter().zip(&entries) {
@@ -121,6 +122,7 @@ fn linkage_tables_are_those_of_objdump() {
             }
         }
     }
+    assert!(compared >= MIN_ENTRIES, "only {compared} entries");
 }
 
 /// objdump shows C++ names as they are in the file.
@@ -145,7 +147,9 @@ fn go_programs(directory: &Path) -> Option<[PathBuf; 2]> {
         go.args(["build", flags, "-o"])
             .args([&program, &source])
             .env("CGO_ENABLED", "0");
-        output(&mut go).map(|_| program)
+        let built = go.output().ok()?;
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        Some(program)
     };
     Some([build("whole", "-ldflags=")?, build("stripped", "-ldflags=-s -w")?])
 }
