@@ -175,8 +175,10 @@ def test_hostile_source_and_paths_reach_no_terminal(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--lines", "app.py", "--tree"], "--lines is a view of its own"),
-        (["--lines", "app.py", "--sort", "line"], "--lines is a view of its own"),
+        (["--lines", "app.py", "--tree"], "--tree and --lines are views of their own"),
+        (["--lines", "app.py", "--gil"], "--lines and --gil are views of their own"),
+        (["--lines", "app.py", "--sort", "line"], "--lines has an order of its own: drop --sort"),
+        (["--gil", "--sort", "line"], "--gil has an order of its own: drop --sort"),
         (["--all"], "add --lines"),
         (["--lines", "app.py", "--inverted"], "add --tree"),
     ],

@@ -30,12 +30,14 @@ EXAMPLES: Final = (
     ("who called functions named malloc…", "stackhound report --tree --inverted --focus ^malloc"),
     ("which files' stacks are complete, and why others are not", "stackhound report --sort object,stack"),
     ("a source file with the time beside its lines", "stackhound report --lines app.py"),
+    ("which Python functions hold the interpreter's lock", "stackhound report --gil"),
     ("source lines of one process, for a script", "stackhound report -p 1234 --sort line --json"),
 )
 
 #: perf's names of the same keys
 ALIASES: Final = {"dso": "object", "sym": "symbol", "function": "symbol", "srcline": "line", "srcfile": "file"}
 CELL_WIDTH: Final = 60  # of all but the last column
+VIEWS: Final = {"--tree": "as_tree", "--lines": "source", "--gil": "by_lock"}
 ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
 
 
@@ -52,6 +54,9 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
 @click.option("--tree", "as_tree", is_flag=True, help="The call tree.")
 @click.option("--lines", "source", metavar="FILE", help="This source file, line by line; the end of its path will do.")
 @click.option("--all", "everything", is_flag=True, help="With --lines: the whole file, not only around the time.")
+@click.option(
+    "--gil", "by_lock", is_flag=True, help="Python's functions by time with and without the interpreter's lock."
+)
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=40, help="So many rows; 0 is all.  [default: 40]")
 @click.option(
     "--least",
@@ -73,6 +78,7 @@ def command(
     as_tree: bool,
     source: str | None,
     everything: bool,
+    by_lock: bool,
     as_json: bool,
     event: str | None,
     limit: int,
@@ -90,8 +96,10 @@ def command(
     keys = _read_keys(sort, as_tree)
     selection = Selection.parse(context.params)
     profile = selection.apply(load(profile_path))
-    if source is not None:
+    if source:
         show_lines(profile, profile.event(event), source, least, everything, as_json)
+    elif by_lock:
+        show_lock(profile, event, limit, as_json)
     elif as_tree:
         tree = profile.tree(event, root=_root(keys))
         show_tree(tree, profile, least, as_json)
@@ -125,6 +133,17 @@ def show_lines(
         show([*_head(profile, event), *draw(annotation, event, whole, least_percent, everything)])
 
 
+def show_lock(profile: Profile, event: str | None, limit: int, as_json: bool) -> None:
+    """Print who holds the interpreter's lock."""
+    from stackhound.cli.lock import as_rows, break_down_by_lock, draw
+
+    report = break_down_by_lock(profile, event)
+    if as_json:
+        _print_json(profile, report.event, as_rows(report, limit), known=report.known, unknown=report.unknown)
+    else:
+        show([*_head(profile, report.event), *draw(report, limit)])
+
+
 def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, as_json: bool) -> None:
     """Print what the samples have in common, a row a group."""
     from stackhound.cli.breakdown import break_down
@@ -141,9 +160,12 @@ def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, a
 
 def _check_view(given: dict[str, Any]) -> None:
     """See that what is asked for is one view."""
-    if given["source"] is not None and (given["as_tree"] or given["sort"]):
-        raise UsageError("--lines is a view of its own", "drop --tree and --sort")
-    if given["everything"] and given["source"] is None:
+    views = [option for option, name in VIEWS.items() if given[name]]
+    if len(views) > 1:
+        raise UsageError(f"{' and '.join(views)} are views of their own", f"keep one, for example {views[0]}")
+    if given["sort"] and (given["by_lock"] or given["source"]):
+        raise UsageError(f"{views[0]} has an order of its own", "drop --sort")
+    if given["everything"] and not given["source"]:
         raise UsageError("--all is of the lines of a file", "add --lines FILE")
     if given["inverted"] and not given["as_tree"]:
         raise UsageError("--inverted turns a call tree around", "add --tree")
@@ -198,7 +220,7 @@ def _tree_rows(tree: CallTree) -> Iterator[dict[str, Any]]:
         yield {"name": tree.name(node), "parent": parent if node else None, "self": own, "total": total}
 
 
-def _print_json(profile: Profile, event: Event, rows: list[dict[str, Any]], **more: str) -> None:
+def _print_json(profile: Profile, event: Event, rows: list[dict[str, Any]], **more: str | int) -> None:
     samples = profile.samples_of(event)
     document = {
         "event": event.name,
