@@ -7,6 +7,7 @@ use super::memory::{Memory, Unreadable, further};
 use super::runtime::Python;
 use super::version::Version;
 use crate::address::{ObjectAddr, ProcessAddr};
+use crate::random::Random;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -46,6 +47,12 @@ impl Fake {
             let page = self.0.entry(at / PAGE_BYTES).or_default();
             page[(at % PAGE_BYTES) as usize] = *byte;
         }
+    }
+
+    /// Where one of the pages begins: in these processes, an object.
+    pub(super) fn an_object(&self, random: &mut Random) -> ProcessAddr {
+        let which = random.below(self.0.len() as u32) as usize;
+        ProcessAddr(self.0.keys().nth(which).map_or(0, |page| page * PAGE_BYTES))
     }
 
     /// A string of 3.11, whose characters have so many bytes each.

@@ -154,7 +154,9 @@ impl<'w> Raw<'w> {
 #[cfg(test)]
 mod tests {
     use super::super::fake::{CODE, Fake, NEWEST_FRAME, OLDEST_FRAME, fake_3_11, python_3_11};
+    use super::super::slot::Slot;
     use super::*;
+    use crate::random::Random;
 
     fn frames(memory: &Fake) -> Frames {
         let python = python_3_11(memory);
@@ -194,6 +196,39 @@ mod tests {
         let frames = frames(&memory);
         assert_eq!(frames.frames.len(), 1);
         assert!(frames.is_truncated && !frames.frames[0].is_entry);
+    }
+
+    /// A process whose pointers were overwritten, with anything or each other, is read up to some end.
+    #[test]
+    fn processes_that_lie_do_no_harm() {
+        let whole = fake_3_11();
+        let python = python_3_11(&whole);
+        let mut random = Random::new(17);
+        for _ in 0..5000 {
+            let mut memory = whole.clone();
+            for _ in 0..3 {
+                let word = match random.below(3) {
+                    0 => random.next(),
+                    1 => u64::from(random.below(64)),
+                    _ => whole.an_object(&mut random).0 + u64::from(random.below(192)),
+                };
+                let object = whole.an_object(&mut random);
+                memory.write(further(object, 8 * random.below(25)), word);
+            }
+            let threads = python.threads(&memory).unwrap_or_default();
+            let _ = Slot::find(&memory, &threads);
+            for thread in threads {
+                let _ = python
+                    .gil(&memory, thread.interpreter)
+                    .map(|gil| gil.map(|gil| gil.held_by(&memory)));
+                let frames = python.frames(&memory, thread.state).unwrap_or_default().frames;
+                assert!(frames.len() <= MAX_FRAMES);
+                for frame in frames.iter().take(4) {
+                    let code = python.codes(&memory).read(frame.code);
+                    let _ = code.map(|code| (code.position(frame.instruction), code.shown_name()));
+                }
+            }
+        }
     }
 
     /// A thread that runs no Python code has no frames.
