@@ -205,8 +205,12 @@ def python(version: str, option: str) -> str:
         *Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"),
     ]
     for candidate in filter(None, candidates):
-        probe = [candidate, "-X", option, "-c", "import sys; sys.exit(not sys.is_stack_trampoline_active())"]
-        if subprocess.run(probe, check=False, capture_output=True).returncode == 0:
+        command = [candidate, "-X", option, "-c", "import sys; sys.exit(not sys.is_stack_trampoline_active())"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as probe:
+            has_option = probe.wait() == 0
+        for left in (f"/tmp/perf-{probe.pid}.map", f"/tmp/jit-{probe.pid}.dump"):
+            Path(left).unlink(missing_ok=True)
+        if has_option:
             return str(candidate)
     pytest.skip(f"needs CPython {version} with -X {option}")
 
