@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from support_interpreters import Interpreter, find_all, interpreters, read
-from support_workloads import LIBRARY, SOURCES, Program, build, require
+from support_workloads import FREESTANDING, LIBRARY, SOURCES, Program, build, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,6 +158,15 @@ def test_the_loop_is_found_with_its_part_elsewhere_in_stripped_files(flags: tupl
     assert by_name["interpreter"]["version"] == "3.12.4"
     assert len(by_name["interpreter"]["evaluation"]) == 2
     assert by_shape["interpreter"] == by_name["interpreter"]
+
+
+def test_an_interpreter_without_names_is_known_by_its_section(tmp_path: Path) -> None:
+    whole, stripped = build("nameless_interpreter.c", *FREESTANDING), tmp_path / "stripped"
+    subprocess.run([require("strip"), whole, "-o", stripped], check=True)
+    (by_name,), (by_section,) = read("files", whole), read("files", stripped)
+    assert by_section["interpreter"]["version"] == "3.13.7"
+    assert by_section["interpreter"]["runtime"] == by_name["interpreter"]["runtime"]
+    assert by_section["interpreter"]["evaluation"] == []
 
 
 def test_old_interpreters_are_refused_in_one_line() -> None:

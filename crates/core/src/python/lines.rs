@@ -116,6 +116,11 @@ struct Entry {
 }
 
 impl Entry {
+    fn set_columns(&mut self, column: u32, end_column: u32) {
+        self.column = Some(column);
+        self.end_column = Some(end_column);
+    }
+
     fn position(&self, line: i64) -> Position {
         Position {
             line: u32::try_from(line).ok(),
@@ -191,13 +196,6 @@ impl Entries<'_> {
         let value = self.unsigned()?;
         let magnitude = i64::from(value >> 1);
         Some(if value & 1 == 0 { magnitude } else { -magnitude })
-    }
-}
-
-impl Entry {
-    fn set_columns(&mut self, column: u32, end_column: u32) {
-        self.column = Some(column);
-        self.end_column = Some(end_column);
     }
 }
 
