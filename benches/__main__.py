@@ -31,6 +31,9 @@ NAMES = (
     "flood",
     "shares",
     "tree",
+    "python_truth",
+    "python_slowdown",
+    "scale",
 )
 
 

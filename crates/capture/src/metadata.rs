@@ -36,6 +36,8 @@ pub struct Ending<'a> {
     pub resident_bytes: u64,
     /// Memory of the kernel that unwind tables took.
     pub unwind_bytes: usize,
+    /// What finding interpreters of Python took.
+    pub python: crate::python::Cost,
     /// Sentences for the user.
     pub notes: Vec<String>,
 }
@@ -128,6 +130,8 @@ impl Beginning {
             "collector_cpu_ns": ending.collector_cpu_ns,
             "resident_bytes": ending.resident_bytes,
             "unwind_bytes": ending.unwind_bytes,
+            "python_processes": ending.python.processes,
+            "python_attach_ns": ending.python.attach_ns,
             "elapsed_ns": ending.end_boottime_ns - self.boottime_ns,
         })
     }

@@ -564,6 +564,7 @@ impl Recording {
             collector_cpu_ns: stopped.status.collector_cpu_ns,
             resident_bytes: stopped.status.resident_bytes,
             unwind_bytes: stopped.unwind_bytes,
+            python: self.intake.pythons.cost,
             notes: self.notes(),
         };
         let metadata = self.beginning.finish(&self.options, &ending).to_string();

@@ -56,6 +56,8 @@ class Cost(TypedDict, total=False):
     collector_cpu_ns: int
     resident_bytes: int
     unwind_bytes: int  # of the kernel's memory, for unwind tables
+    python_processes: int  # whose Python frames could be read
+    python_attach_ns: int  # what finding their interpreters took, all together
     elapsed_ns: int
 
 

@@ -1,7 +1,11 @@
 //! From a process's interpreter to what the walker needs to know of it.
 
-use stackhound_core::python::{Counted, Entry, Gil, Interpreter, Python, Refusal, Slot, Walk};
+use std::ops::Range;
 
+use stackhound_core::address::ObjectAddr;
+use stackhound_core::python::{Counted, Entry, Gil, Python, Refusal, Slot, Walk};
+
+use super::Candidate;
 use super::memory::ProcessMemory;
 use crate::abi;
 
@@ -11,11 +15,28 @@ pub struct Attached {
     pub python: Python,
     /// For the walker.
     pub walk: abi::Python,
+    /// Where the evaluation loop is in the process.
+    pub evaluation: Vec<Range<u64>>,
+    /// In which file.
+    pub candidate: Candidate,
 }
 
 impl Attached {
-    /// Finds the threads of a process's interpreter, and where they have their states.
-    pub fn new(pid: u32, interpreter: &Interpreter, bias: u64) -> Result<Self, Refusal> {
+    /// Finds the interpreter that a process runs, its threads, and where they have their states.
+    pub fn new(pid: u32, candidates: &[Candidate]) -> Result<Self, Refusal> {
+        let mut refusal = Refusal::NotYet;
+        for candidate in candidates {
+            match Self::to(pid, candidate) {
+                Ok(attached) => return Ok(attached),
+                Err(other) if candidates.len() == 1 => refusal = other,
+                Err(_) => {}
+            }
+        }
+        Err(refusal)
+    }
+
+    fn to(pid: u32, candidate: &Candidate) -> Result<Self, Refusal> {
+        let (interpreter, bias) = (&candidate.found.interpreter, candidate.bias);
         let memory = ProcessMemory { pid };
         let python = Python::attach(interpreter, bias, &memory)?;
         let threads = python.threads(&memory)?;
@@ -23,7 +44,13 @@ impl Attached {
         let main = threads.last().ok_or(Refusal::NotYet)?.interpreter; // the oldest
         let gil = python.gil(&memory, main)?;
         let walk = describe(&python.layout.walk, slot, gil);
-        Ok(Self { python, walk })
+        let place = |part: &Range<ObjectAddr>| part.start.0.wrapping_add(bias)..part.end.0.wrapping_add(bias);
+        Ok(Self {
+            python,
+            walk,
+            evaluation: interpreter.evaluation.iter().map(place).collect(),
+            candidate: candidate.clone(),
+        })
     }
 }
 

@@ -10,11 +10,10 @@ mod memory;
 mod merge;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stackhound_core::address::{FileOffset, ObjectAddr};
+use stackhound_core::address::FileOffset;
 use stackhound_core::elf::Elf;
 use stackhound_core::profile::Profile;
 use stackhound_core::python::{Code, Counted, Interpreter, Refusal};
@@ -45,6 +44,17 @@ pub struct Pythons {
     has_news: bool,
     deputy: Deputy<Answer>,
     refusals: BTreeMap<String, u64>,
+    /// What finding interpreters in processes took.
+    pub cost: Cost,
+}
+
+/// What finding interpreters in processes took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Those that could be read.
+    pub processes: u64,
+    /// For all of them together, from the moment that each was looked at with success.
+    pub attach_ns: u64,
 }
 
 /// An interpreter in a file.
@@ -77,18 +87,28 @@ impl Found {
 
 /// What the deputy comes back with.
 enum Answer {
-    Attached(std::result::Result<Attached, Refusal>),
+    Attached(std::result::Result<Arc<Attached>, Refusal>),
     Read(Vec<Reading>),
 }
 
-/// A process that has an interpreter mapped.
+/// A process that has interpreters mapped. It may have more than the one that it runs: a library of them.
 struct Process {
-    interpreter: Arc<Found>,
-    /// From the interpreter's own addresses to the process's.
-    bias: u64,
-    /// Where the evaluation loop is in the process.
-    evaluation: Vec<Range<u64>>,
+    candidates: Vec<Candidate>,
     state: State,
+}
+
+/// An interpreter's file, where a process has it.
+#[derive(Clone)]
+struct Candidate {
+    found: Arc<Found>,
+    /// From the file's own addresses to the process's.
+    bias: u64,
+}
+
+impl Candidate {
+    fn is(&self, other: &Self) -> bool {
+        self.bias == other.bias && Arc::ptr_eq(&self.found, &other.found)
+    }
 }
 
 enum State {
@@ -112,6 +132,7 @@ impl Pythons {
             has_news: false,
             deputy: Deputy::new()?,
             refusals: BTreeMap::new(),
+            cost: Cost::default(),
         })
     }
 
@@ -125,18 +146,16 @@ impl Pythons {
         if self.interpreters.is_empty() {
             return;
         }
-        let Some((interpreter, bias)) = self.interpreter_in(mappings) else {
-            return;
+        let candidates = self.candidates(mappings);
+        let is_known = |known: &Process| match &known.state {
+            State::Attached(attached) => candidates.iter().any(|one| one.is(&attached.candidate)),
+            _ => known.candidates.len() == candidates.len(),
         };
-        let known = self.processes.get(&pid);
-        if known.is_some_and(|known| known.bias == bias && Arc::ptr_eq(&known.interpreter, &interpreter)) {
+        if candidates.is_empty() || self.processes.get(&pid).is_some_and(is_known) {
             return;
         }
-        let place = |range: &Range<_>| place(range, bias);
         let process = Process {
-            evaluation: interpreter.interpreter.evaluation.iter().map(place).collect(),
-            interpreter,
-            bias,
+            candidates,
             state: State::Waiting {
                 pause: FIRST_PAUSE,
                 due: Instant::now(),
@@ -145,14 +164,19 @@ impl Pythons {
         self.processes.insert(pid, process);
     }
 
-    fn interpreter_in(&self, mappings: &[Mapping]) -> Option<(Arc<Found>, u64)> {
-        mappings.iter().find_map(|mapping| {
+    fn candidates(&self, mappings: &[Mapping]) -> Vec<Candidate> {
+        let candidate = |mapping: &Mapping| {
             let Target::File(file) = mapping.target else {
                 return None;
             };
             let found = self.interpreters.get(&file)?;
-            Some((Arc::clone(found), found.bias(mapping)?))
-        })
+            let bias = found.bias(mapping)?;
+            Some(Candidate {
+                found: Arc::clone(found),
+                bias,
+            })
+        };
+        mappings.iter().filter_map(candidate).collect()
     }
 
     /// The process became another program, or has ended.
@@ -177,18 +201,21 @@ impl Pythons {
         let is_due = |process: &Process| matches!(process.state, State::Waiting { due, .. } if due <= now);
         let due = self.processes.iter().filter(|(_, process)| is_due(process));
         for pid in due.map(|(pid, _)| *pid).collect::<Vec<_>>() {
-            self.attach_one(pid, now, unwinder);
+            self.attach_one(pid, unwinder);
         }
     }
 
-    fn attach_one(&mut self, pid: u32, now: Instant, unwinder: &mut Unwinder) {
+    fn attach_one(&mut self, pid: u32, unwinder: &mut Unwinder) {
+        let now = Instant::now();
         let process = self.processes.get_mut(&pid).expect("one of those that wait");
-        let (interpreter, bias) = (Arc::clone(&process.interpreter), process.bias);
-        let work = move || Answer::Attached(Attached::new(pid, &interpreter.interpreter, bias));
+        let candidates = process.candidates.clone();
+        let work = move || Answer::Attached(Attached::new(pid, &candidates).map(Arc::new));
         process.state = match (self.deputy.within(PATIENCE, work), &process.state) {
             (Some(Answer::Attached(Ok(attached))), _) => {
                 unwinder.set_python(pid, &attached.walk);
-                State::Attached(Arc::new(attached))
+                self.cost.processes += 1;
+                self.cost.attach_ns += now.elapsed().as_nanos() as u64;
+                State::Attached(attached)
             }
             (Some(Answer::Attached(Err(Refusal::NotYet | Refusal::Unreadable(_)))), State::Waiting { pause, .. }) => {
                 State::Waiting {
@@ -255,9 +282,9 @@ impl Pythons {
             return None;
         };
         let pid = sample.header.tgid;
-        let counted = match &process.state {
-            State::Attached(attached) => attached.python.layout.walk.counted,
-            State::Waiting { .. } | State::Refused => Counted::Bytes, // of no code object that is known
+        let (counted, evaluation) = match &process.state {
+            State::Attached(attached) => (attached.python.layout.walk.counted, &attached.evaluation[..]),
+            State::Waiting { .. } | State::Refused => (Counted::Bytes, &[][..]), // of no code object that is known
         };
         let mut locate = |(code, instruction)| self.codes.locate(pid, code, (counted, instruction), profile);
         let located: Vec<PythonFrame> = python.frames().map(&mut locate).collect();
@@ -267,7 +294,7 @@ impl Pythons {
             is_rooted: sample.user_end() == abi::END_ROOT,
             is_whole: python.end() == abi::PYTHON_COMPLETE,
         };
-        let is_evaluation = |address| process.evaluation.iter().any(|range| range.contains(&address));
+        let is_evaluation = |address| evaluation.iter().any(|range| range.contains(&address));
         Some(parts.merge(is_evaluation, frames))
     }
 
@@ -291,7 +318,3 @@ fn codes_of(python: PythonPart<'_>) -> impl Iterator<Item = u64> {
 }
 
 const ENTRY: u64 = abi::PYTHON_ENTRY as u64;
-
-fn place(range: &Range<ObjectAddr>, bias: u64) -> Range<u64> {
-    range.start.0.wrapping_add(bias)..range.end.0.wrapping_add(bias)
-}
