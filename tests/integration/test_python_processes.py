@@ -1,0 +1,195 @@
+"""Python where processes, interpreters and stacks are not one each, end early, or lie: frames are right or missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import sysconfig
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from stackhound.profile.schema import SampleFlag
+from support_interpreters import Interpreter, find_interpreters, interpreters
+from support_profiles import Sample, samples_of
+from support_recordings import record_whole, recorder, wait_for
+from support_workloads import SOURCES, Program, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stackhound import Profile
+
+pytestmark = pytest.mark.ebpf
+
+SOURCE: Final = SOURCES / "python_processes.py"
+LIES: Final = SOURCES / "python_lies.py"
+HZ: Final = 999
+UNSURE: Final = SampleFlag.PYTHON_CUT | SampleFlag.PYTHON_GUESSED
+
+#: A function whose code was gone, or another, when it was read.
+MISSING: Final = "[Python]"
+
+Chain = tuple[str, ...]
+
+
+@pytest.fixture(params=interpreters())
+def interpreter(request: pytest.FixtureRequest) -> Interpreter:
+    one: Interpreter = request.param
+    return one
+
+
+@pytest.fixture
+def python_3_11() -> Path:
+    """The version whose memory the workload knows how to overwrite."""
+    found = [one.path for one in find_interpreters() if one.version == "3.11"]
+    return found[0] if found else pytest.skip("needs CPython 3.11")
+
+
+def record(interpreter: Path, *arguments: str | Path) -> Profile:
+    with Program(interpreter, SOURCE, *arguments) as program:
+        return record_whole(program, frequency_hz=HZ)
+
+
+def chain_of(sample: Sample) -> Chain:
+    """Python's functions from the root on, without the workload's module."""
+    names = (frame.name for frame in sample.frames if frame.kind == "python")
+    return tuple(re.sub(r"^python_(processes|lies)\.", "", name) for name in names)
+
+
+def spinning(profile: Profile) -> list[tuple[Sample, Chain]]:
+    """The samples in a function that takes time, and whose Python frames are said to be sure."""
+    samples = [(sample, chain_of(sample)) for sample in samples_of(profile) if not sample.flags & UNSURE]
+    return [(sample, chain) for sample, chain in samples if "spin" in chain]
+
+
+def chains(profile: Profile) -> Counter[Chain]:
+    return Counter(chain for _, chain in spinning(profile))
+
+
+def assert_only(found: Counter[Chain], expected: Iterable[Chain]) -> None:
+    """Each expected chain is there, and no other but one of them with a function missing."""
+    wanted = {("<module>", *chain, "spin") for chain in expected}
+    assert [chain for chain in wanted if found[chain] < 50] == []
+    assert [chain for chain in found if not any(map(partial(is_alike, chain), wanted))] == []
+
+
+def is_alike(chain: Chain, wanted: Chain) -> bool:
+    """Whether each function is the one that is wanted, or is said to be missing."""
+    return len(chain) == len(wanted) and all(pair[0] in {MISSING, pair[1]} for pair in zip(chain, wanted, strict=True))
+
+
+def test_a_child_that_only_forked_keeps_its_python_frames(interpreter: Interpreter) -> None:
+    profile = record(interpreter.path, "fork")
+    of_child = ("fork", "in_child")
+    assert_only(chains(profile), [("fork", "in_parent"), of_child, (*of_child, "in_grandchild")])
+    assert len({sample.pid for sample, _ in spinning(profile)}) == 3
+
+
+def test_a_child_that_runs_another_python_has_the_frames_of_that(interpreter: Interpreter) -> None:
+    others = [one for one in find_interpreters() if one.version != interpreter.version]
+    if not others:
+        pytest.skip("needs two versions of CPython")
+    profile = record(interpreter.path, "exec_other", others[-1].path)
+    assert_only(chains(profile), [("exec_other", "in_parent"), ("plain", "in_plain")])
+
+
+def test_subinterpreters_have_their_own_frames(interpreter: Interpreter) -> None:
+    profile = record(interpreter.path, "subinterpreters")
+    assert ("<module>", "subinterpreters", "in_parent", "spin") in chains(profile)
+    of_threads = [chain_of(sample) for sample in samples_of(profile) if sample.tid != sample.pid]
+    inside = [chain for chain in of_threads if "in_subinterpreter" in chain]
+    assert not [chain for chain in of_threads if "in_parent" in chain or "spin" in chain]
+    if interpreter.minor >= 12:  # before, a thread's key knows the first interpreter alone
+        assert {chain[-1] for chain in inside} == {"in_subinterpreter"}
+        assert len(inside) > 100
+
+
+def test_greenlets_never_have_each_others_frames() -> None:
+    pytest.importorskip("greenlet")
+    found = chains_of_all(record(Path(sys.executable), "greenlets"))
+    first, second = ({chain for chain in found if name in chain} for name in ("in_first", "in_second"))
+    assert {chain[chain.index("in_first") :] for chain in first if "spin" in chain} == {IN_FIRST}
+    assert {chain[chain.index("in_second") :] for chain in second if "spin" in chain} == {("in_second", "spin")}
+    assert not first & second
+
+
+#: As the workload's greenlet calls.
+IN_FIRST: Final = ("in_first", *["descend"] * 6, "spin")
+
+
+def chains_of_all(profile: Profile) -> set[Chain]:
+    """Also those that may be in other places between the native frames: on a switched stack most are."""
+    return {chain_of(sample) for sample in samples_of(profile)}
+
+
+def test_a_python_inside_another_program_is_shown_between_the_programs_functions() -> None:
+    headers = sysconfig.get_path("include")
+    if not Path(headers, "Python.h").exists():
+        pytest.skip("needs Python.h")
+    library = sysconfig.get_config_var("LIBDIR")
+    link = (f"-I{headers}", f"-L{library}", f"-Wl,-rpath,{library}", f"-lpython{sysconfig.get_python_version()}")
+    with Program(build("embedding.c", *link)) as program:
+        profile = record_whole(program, frequency_hz=HZ)
+    samples = [one for one in samples_of(profile) if "spin" in chain_of(one) and not one.flags & UNSURE]
+    assert len(samples) > 100
+    assert {chain_of(sample)[:2] for sample in samples} == {("scripted", "spin")}
+    for sample in samples:
+        names = [frame.name for frame in sample.frames]
+        assert names.index("main") < names.index("call_script") < names.index("scripted")
+
+
+def test_a_process_that_is_stopped_holds_nothing_up(interpreter: Interpreter) -> None:
+    with Program(interpreter.path, SOURCE, "stopped") as program:
+        with recorder(pids=(program.pid,), frequency_hz=HZ) as recording:
+            program.go()
+            wait_for(lambda: state_of(program.pid) == "T", "the stop")
+        assert state_of(program.pid) == "T"
+        os.kill(program.pid, signal.SIGCONT)
+    assert_only(chains(recording.profile), [("stopped", "before_stop")])
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def test_a_process_that_is_killed_keeps_its_frames(interpreter: Interpreter) -> None:
+    assert_only(chains(record(interpreter.path, "killed")), [("killed", "before_end")])
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_cut"),
+    [
+        ("cyclic_frames", True),
+        ("wild_frames", True),
+        ("wild_code", False),
+        ("long_names", False),
+        ("cyclic_threads", False),
+    ],
+)
+def test_a_process_that_lies_about_itself_harms_no_other(mode: str, is_cut: bool, python_3_11: Path) -> None:
+    with Program(python_3_11, LIES, mode) as liar, Program(python_3_11, SOURCE, "plain") as honest:
+        with recorder(pids=(liar.pid, honest.pid), frequency_hz=HZ) as recording:
+            liar.go()
+            honest.go()
+            wait_for(lambda: recording.wait(0) == "targets-exited", "the end of both")
+        assert liar.truth() == {}
+    samples = spinning(recording.profile)
+    assert_only(Counter(chain for sample, chain in samples if sample.pid == honest.pid), [("plain", "in_plain")])
+    of_liar = [sample for sample in samples_of(recording.profile) if sample.pid == liar.pid]
+    lying = [sample for sample in of_liar if chain_of(sample)[-1:] == ("spin",)]
+    assert len(lying) > 300
+    assert {bool(sample.flags & SampleFlag.PYTHON_CUT) for sample in lying} == {is_cut}
+    assert max(len(frame.name) for sample in of_liar for frame in sample.frames) < 10_000
+    assert max(len(sample.frames) for sample in of_liar) < 1_000
+
+
+def test_what_a_lie_does_not_touch_is_right(python_3_11: Path) -> None:
+    with Program(python_3_11, LIES, "cyclic_threads") as program:
+        profile = record_whole(program, frequency_hz=HZ)
+    assert_only(chains(profile), [("cyclic_threads", "lie")])
