@@ -61,6 +61,7 @@ ROOTS = re.compile(
 )
 #: An address, the function there, its file: ``7f3a10002000 malloc (/usr/lib/libc.so.6)``.
 PERF_FRAME = re.compile(r"\s*[0-9a-f]+ (.*) \(([^()]*(?:\(deleted\))?)\)")
+KERNEL_ENTRY = re.compile(r"^(entry_SYSCALL_64_after_hwframe|entry_SYSCALL_64|asm_\w+|el0t_64_sync)(_\[k\])?$")
 KERNEL_ROOTS = re.compile(r"^(ret_from_fork_asm|ret_from_fork|kthread)$")
 
 
@@ -198,8 +199,9 @@ def has_symbols(path: str) -> bool:
 
 
 def count(counts: Counts, comm: str, frames: list[str], samples: int) -> None:
-    """One stack, root first. Kernel threads and idle CPUs have no user stack."""
-    if not frames or KERNEL_ROOTS.match(frames[0]) or comm.startswith("swapper"):
+    """One stack, root first. Kernel threads, idle CPUs and threads at their end have no user stack."""
+    is_ending = any(one.startswith("do_exit") for one in frames) and KERNEL_ENTRY.match(frames[0])
+    if not frames or is_ending or KERNEL_ROOTS.match(frames[0]) or comm.startswith("swapper"):
         return
     counts.all[comm] += samples
     if ROOTS.match(frames[0].removesuffix("_[i]")):

@@ -50,6 +50,7 @@ enum user_end {
 	END_UNREADABLE = 8,   /* the stack could not be read */
 	END_NO_PROGRESS = 9,  /* the caller's frame would not lie above its callee's */
 	END_OTHER_ABI = 10,   /* a 32-bit program: frame pointers only */
+	END_EXITED = 11,      /* the thread was ending, and had given its memory back: there is no user stack */
 };
 
 /* What a sample is before its addresses: the part that two samples of one stack share starts at start_boottime_ns. */

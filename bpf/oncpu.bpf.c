@@ -62,6 +62,8 @@ static __always_inline void walk(void *context, struct task_struct *task, struct
 	}
 	if (task_flags & PF_KTHREAD)
 		sample->header.flags |= KERNEL_THREAD;
+	else if (!READ(task, mm))
+		set_user_end(sample, END_EXITED);
 	else if (!config.kernel_only)
 		walk_user(context, task, sample);
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -153,6 +154,27 @@ def test_children_that_only_fork_have_their_parents_tables() -> None:
         samples = samples_of(record_whole(program, frequency_hz=999))
     children = where(samples, lambda sample: sample.pid != program.pid)
     assert count(where(children, is_complete)) > 0.9 * count(children), ends(children)
+
+
+THREADS = """
+import threading, time
+print("ready", flush=True)
+input()
+while True:
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+"""
+
+
+def test_a_thread_at_its_end_has_no_user_stack_and_says_so() -> None:
+    """In the kernel's do_exit() its memory is given back before the rest is."""
+    with Program(sys.executable, "-S", "-c", THREADS) as program:
+        samples = samples_of(record_some(4000, program, frequency_hz=4999))
+    at_end = where(samples, lambda sample: end_of(sample) == "thread was ending")
+    assert all(frame.kind == "kernel" for sample in at_end for frame in sample.frames)
+    assert all("do_exit" in sample.names for sample in at_end)
+    assert not any(end_of(sample) == "stack unreadable" for sample in samples)
 
 
 def test_threads_that_outlive_the_first_one_are_unwound() -> None:

@@ -44,6 +44,7 @@ def mixed() -> Profile:
         (odd, NO_RULE),
         (odd, BY_GUESS),
         (["k:kthread"], SampleFlag.KERNEL_THREAD),
+        (["k:do_exit"], flag("thread was ending")),
     )
 
 
@@ -65,6 +66,7 @@ def test_a_report_shows_whether_stacks_are_complete(mixed: Profile) -> None:
         ("no rule",): (10, 10),
         ("complete, in part by frame pointers",): (10, 10),
         ("kernel thread",): (10, 10),
+        ("thread was ending",): (10, 10),
     }
 
 

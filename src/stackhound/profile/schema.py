@@ -184,4 +184,5 @@ USER_ENDS: Final = (
     "stack unreadable",
     "no progress",
     "32-bit program",
+    "thread was ending",  # had given its memory back: there is no user stack
 )
