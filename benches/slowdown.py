@@ -1,4 +1,4 @@
-"""How much slower a busy machine gets while it is sampled at 999 Hz.
+"""How much slower a busy machine gets while it is sampled, at 999 Hz and at 99 Hz.
 
     .venv/bin/python benches/slowdown.py [--check]
 
@@ -24,8 +24,11 @@ from harness.windows import Round, Window, measure_rounds
 HZ = 999
 CONTROL_HZ = 9_999
 WINDOW_S = 1.0
+SLOW_HZ = 99
 BASE, CONTROL, EMPTY = "nothing", "nothing again", "empty program"
-OURS, TUTORIAL, PERF = "stackhound", "tutorial", Perf.name
+OURS, FRAME_POINTERS, TUTORIAL, PERF = "stackhound", "stackhound --call-graph fp", "tutorial", Perf.name
+#: Of frame pointers, at 999 Hz.
+TARGET_TIMES = 1.5
 
 
 def main() -> None:
@@ -36,13 +39,16 @@ def main() -> None:
     pairs = 1 if options.check else options.pairs
     report = Report("slowdown", {"hz": HZ, "pairs": pairs, "window_s": WINDOW_S})
     empty, tutorial = Design("empty", EMPTY), Design("tutorial", TUTORIAL)
-    samplers = [Nothing(BASE), Nothing(CONTROL), empty, Stackhound(name=OURS), tutorial, Perf()]
+    tables, pointers = Stackhound(name=OURS), Stackhound("--call-graph", "fp", name=FRAME_POINTERS)
+    samplers = [Nothing(BASE), Nothing(CONTROL), empty, tables, pointers, tutorial, Perf()]
     with workers() as load:
         rounds = measure_rounds(samplers, HZ, load, pairs, WINDOW_S)
+        slow_rounds = measure_rounds([Nothing(BASE), tables, pointers], SLOW_HZ, load, pairs, WINDOW_S)
         fast_rounds = measure_rounds([Nothing(BASE), empty], CONTROL_HZ, load, max(1, pairs // 3), WINDOW_S)
     slowdowns = {sampler.name: slowdown(sampler.name, rounds) for sampler in samplers[1:]}
     show(report, slowdowns, rounds)
     judge(report, slowdowns, rounds, slowdown(EMPTY, fast_rounds))
+    judge_tables(report, slowdowns, slow_rounds)
     report.finish()
 
 
@@ -80,6 +86,22 @@ def judge(report: Report, slowdowns: dict[str, Estimate], rounds: list[Round], f
     control = slowdowns[CONTROL]
     report.control("nothing against nothing differs by nothing", control.written(), control.low <= 0 <= control.high)
     report.control(f"the empty program is seen at {CONTROL_HZ:,} Hz", fast_empty.written(), fast_empty.low > 1)
+
+
+def judge_tables(report: Report, slowdowns: dict[str, Estimate], slow_rounds: list[Round]) -> None:
+    """Tables beside frame pointers."""
+    times = slowdowns[OURS].mean / slowdowns[FRAME_POINTERS].mean
+    report.target(
+        "tables beside frame pointers, 999 Hz", f"≤ {TARGET_TIMES} ×", f"{times:.2f} ×", times <= TARGET_TIMES
+    )
+    difference = estimate([
+        100 * (loss_of_work(one[OURS], one[FRAME_POINTERS]) + collector_share(one[OURS])
+               - collector_share(one[FRAME_POINTERS]))
+        for one in slow_rounds
+    ])  # fmt: skip
+    got = f"{difference.written()} points"
+    report.target("tables beside frame pointers, 99 Hz", "no difference (0 in the interval, or above it)", got,
+                  difference.low <= 0)  # fmt: skip
 
 
 if __name__ == "__main__":
