@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import io
 from typing import TYPE_CHECKING, Final
@@ -52,6 +53,10 @@ class StackhoundMagics(Magics):
         A notebook shows the flame graph, a terminal the functions with the most time of their own.
         """
         given = parse_argstring(self.stackhound, line)
+        if self.shell.should_run_async(cell, transformed_cell=self.shell.transform_cell(cell)) and _in_event_loop():
+            raise UsageError(
+                "a notebook's magic cannot await: put 'with stackhound.record() as recording:' into the cell"
+            )
         try:
             profile = self._record(given, cell)
             if given.output:
@@ -68,6 +73,15 @@ class StackhoundMagics(Magics):
             self.shell.run_cell(cell)
         # The magic may itself be called by a cell. What then still has it in its stack prepared the cell, or showed it.
         return recording.profile.without_callers(MAGIC).without_callers(RUN_CODE).ignore(MAGIC)
+
+
+def _in_event_loop() -> bool:
+    """Whether an event loop runs this: a notebook's, where it cannot run another cell of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class CellView:

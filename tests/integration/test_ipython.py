@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from typing import TYPE_CHECKING, Any
@@ -116,3 +117,18 @@ def test_a_mistake_is_told_in_one_line(options: str, told: str, shell: Interacti
     assert "ran" not in shell.user_ns
     (line,) = (shown.stdout + shown.stderr).splitlines()
     assert told in line
+
+
+def test_a_cell_that_awaits_is_recorded_in_a_terminal(shell: InteractiveShell) -> None:
+    shown = run(shell, "%%stackhound -F 499 -n 1000\nimport asyncio\nawait asyncio.sleep(0)\nbusy(0.2)")
+    assert shown.error is None
+    assert " busy " in shown.outputs[-1].data["text/plain"]
+
+
+def test_in_a_notebooks_event_loop_it_is_told_what_to_do_instead(shell: InteractiveShell) -> None:
+    async def notebook() -> Any:
+        return run(shell, "%%stackhound\nimport asyncio\nawait asyncio.sleep(0)")
+
+    shown = asyncio.run(notebook())
+    assert "with stackhound.record()" in str(shown.error)
+    assert not shown.outputs
