@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from stackhound import errors
@@ -36,11 +35,14 @@ _HOMES = {
 }
 
 
-if "t" in sys.abiflags and find_spec("stackhound._native") is None:
-    raise FreeThreadedPython(
-        "this stackhound cannot be imported by a free-threaded Python, which loads no abi3 module",
-        "install it in another Python and record from outside, 'stackhound record -- PROGRAM' or 'record -p PID'",
-    )
+if "t" in sys.abiflags:  # free-threaded
+    from importlib.util import find_spec
+
+    if find_spec("stackhound._native") is None:
+        raise FreeThreadedPython(
+            "this stackhound cannot be imported by a free-threaded Python, which loads no abi3 module",
+            "install it in another Python and record from outside, 'stackhound record -- PROGRAM' or 'record -p PID'",
+        )
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
