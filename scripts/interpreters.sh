@@ -2,6 +2,9 @@
 # Brings the CPythons of other Debian releases, for tests: into the user's cache, each with its release's own C library,
 # and a program python3.x that runs in there. Nothing is installed. What cannot be had is said in a line; tests that need
 # it skip themselves.
+#
+#   scripts/interpreters.sh                  all that there are packages of
+#   scripts/interpreters.sh free-threaded    3.13 without a lock, compiled from Debian's source: some minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -15,6 +18,10 @@ CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/stackhound-tests/interpreters"
 
 main() {
     local one
+    if [ "${1:-}" = free-threaded ]; then
+        compile "$CACHE/free-threaded" trixie 3.13 || die "no free-threaded CPython: its source cannot be had or compiled"
+        return
+    fi
     for one in $INTERPRETERS; do
         bring "$CACHE/${one%:*}" "${one%:*}" "${one#*:}" ||
             say "interpreters: Debian has no CPython ${one#*:} in ${one%:*} for us; tests that need it skip themselves"
@@ -27,9 +34,7 @@ bring() {
     [ -x "$folder/python$version" ] && return
     have apt-get && have dpkg-deb && [ -n "$(mirror)" ] || return
     say "interpreters: fetching CPython $version of Debian $release into $folder"
-    rm -rf "$folder" && mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial" "$folder/root" || return
-    printf 'deb %s %s main\n' "$(mirror)" "$release" >"$folder/apt/sources.list"
-    : >"$folder/apt/status"
+    make_apt "$folder" deb "$release" || return
     # shellcheck disable=SC2086 # words
     set -- "python$version-minimal" "libpython$version-minimal" "libpython$version-stdlib" $LIBRARIES
     private_apt "$folder/apt" update && (cd "$folder/apt" && private_apt "$PWD" download "$@") || return
@@ -38,6 +43,31 @@ bring() {
     done
     rm -rf "$folder/apt"
     write_program "$folder/python$version" "$version"
+}
+
+# compile FOLDER RELEASE VERSION
+compile() {
+    local folder=$1 release=$2 version=$3
+    [ -x "$folder/python${version}t" ] && return
+    have apt-get && have gcc && have make && [ -n "$(mirror)" ] || return
+    say "interpreters: compiling a free-threaded CPython $version from the source of Debian $release, in $folder"
+    make_apt "$folder" deb-src "$release" || return
+    private_apt "$folder/apt" update || return
+    (
+        cd "$folder/apt" && private_apt "$PWD" --download-only source "python$version" &&
+            mkdir source && tar -x --strip-components 1 -C source -f "python$version"_*.orig.tar.xz && cd source &&
+            ./configure -q --disable-gil --without-ensurepip --prefix="$folder/root" CFLAGS="-O1 -g0" >/dev/null &&
+            make -s -j"$(nproc)" >/dev/null 2>&1 && make -s altinstall >/dev/null 2>&1
+    ) || return
+    rm -rf "$folder/apt"
+    ln -s "root/bin/python${version}t" "$folder/"
+}
+
+# make_apt FOLDER TYPE RELEASE: what private_apt works in, beside where packages are unpacked.
+make_apt() {
+    rm -rf "$1" && mkdir -p "$1/apt/lists/partial" "$1/apt/archives/partial" "$1/root" || return
+    printf '%s %s %s main\n' "$2" "$(mirror)" "$3" >"$1/apt/sources.list"
+    : >"$1/apt/status"
 }
 
 # mirror: where this system has its own packages from, if it is Debian.
@@ -68,4 +98,4 @@ END
     chmod +x "$1"
 }
 
-main
+main "$@"
