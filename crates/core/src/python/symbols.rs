@@ -46,7 +46,9 @@ impl<'f> Symbols<'f> {
         header.endian().map_err(Error::damaged)?;
         let sections = header.sections(ENDIAN, file).map_err(Error::damaged)?;
         let exported = sections.symbols(ENDIAN, file, SHT_DYNSYM).map_err(Error::damaged)?;
-        let index = sections.gnu_hash(ENDIAN, file).ok().flatten();
+        let header = sections.gnu_hash_header(ENDIAN, file).ok().flatten();
+        let is_sound = header.is_some_and(|header| header.bloom_shift.get(ENDIAN) < u32::BITS); // it shifts a u32
+        let index = sections.gnu_hash(ENDIAN, file).ok().flatten().filter(|_| is_sound);
         Ok(Self {
             file,
             sections,
