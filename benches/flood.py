@@ -6,7 +6,7 @@ A mix of programs, more than there are CPUs. stackhound records it for a minute,
 samples table is counted by its bytes in the .hound file; stacks and names, which grow with the programs and not with
 the samples, apart.
 
-Control: a ring of one page must lose samples, and each must be counted: program entries = idle + filtered + stored +
+Control: a ring of two pages must lose samples, and each must be counted: program entries = idle + filtered + stored +
 lost, exactly.
 """
 
@@ -29,7 +29,7 @@ HZ = 9_999
 SECONDS = 60.0
 TARGET_BYTES = 6.0
 TARGET_SAMPLES = 1_000_000
-TINY_RING = "4K"
+TINY_RING = "8K"
 TINY_SECONDS = 3.0
 PERF = "perf record -a -g"
 

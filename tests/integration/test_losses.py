@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.ebpf
 
-ONE_PAGE = 4096
+TWO_PAGES = 8192
 
 
 @pytest.mark.parametrize("aggregate", [False, True], ids=["plain", "aggregated"])
@@ -35,9 +35,9 @@ def test_every_sample_is_stored_or_counted_as_lost(aggregate: bool) -> None:
 
 
 @pytest.mark.parametrize("aggregate", [False, True], ids=["plain", "aggregated"])
-def test_a_ring_of_one_page_loses_samples_and_counts_each(aggregate: bool) -> None:
+def test_a_ring_of_two_pages_loses_samples_and_counts_each(aggregate: bool) -> None:
     with Program(build("shares.c"), "1000") as program:
-        profile = record_whole(program, frequency_hz=9999, aggregate=aggregate, ring_bytes=ONE_PAGE)
+        profile = record_whole(program, frequency_hz=9999, aggregate=aggregate, ring_bytes=TWO_PAGES)
         truth_ns = program.truth()["work"]
     assert_accounted_for(profile)
     lost = {loss.cause: loss.count for loss in profile.losses if loss.count and not loss.estimated}
@@ -86,7 +86,7 @@ def test_filtered_samples_are_accounted_for() -> None:
 
 def test_the_losses_survive_in_the_file(tmp_path: Path) -> None:
     with Program(build("shares.c"), "300") as program:
-        profile = record_whole(program, frequency_hz=9999, ring_bytes=ONE_PAGE)
+        profile = record_whole(program, frequency_hz=9999, ring_bytes=TWO_PAGES)
     profile.save(tmp_path / "x.hound")
     loaded = stackhound.load(tmp_path / "x.hound")
     assert loaded.losses == profile.losses

@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_refused_with_a_remedy(options, message):
     assert refused.value.remedy
 
 
-@pytest.mark.parametrize("size", [4096, 4 << 20, 2**30])
+@pytest.mark.parametrize("size", [8192, 4 << 20, 2**30])
 def test_a_ring_may_be_any_power_of_two_from_a_page_to_a_gibibyte(size):
     assert RecordOptions(ring_bytes=size).native()["ring_bytes"] == size
 

@@ -7,6 +7,7 @@ pub mod abi {
     include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 }
 
+mod board;
 mod combining;
 mod cost;
 mod cpus;
@@ -14,6 +15,7 @@ mod deputy;
 mod drain;
 mod error;
 mod files;
+mod informer;
 pub mod inspection;
 mod intake;
 mod kernel;
@@ -31,7 +33,9 @@ mod procfs;
 mod programs;
 mod python;
 mod raw_sample;
+mod recording;
 mod session;
+mod setup;
 mod sideband;
 mod sigbus;
 mod sources;
@@ -40,7 +44,9 @@ mod tracefs;
 pub mod unwind;
 mod waker;
 
+pub use board::{Status, WaitOutcome};
 pub use error::{Error, ErrorKind, Result};
 pub use options::{EventSpec, Options, Sampling};
-pub use session::{Finished, Session, Status, WaitOutcome};
+pub use recording::Finished;
+pub use session::Session;
 pub use tracefs::list_events;

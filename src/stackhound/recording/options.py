@@ -12,7 +12,7 @@ from stackhound.recording.events import TRACEPOINT, EventSource, find_event
 
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
 MAX_PERIOD: Final = 2**63 - 1  # perf_event_open refuses a period with its highest bit set
-MIN_RING_BYTES: Final = 4096  # one page
+MIN_RING_BYTES: Final = 8192  # of pages, and with room for the longest sample
 MAX_RING_BYTES: Final = 2**30  # holds minutes of 9,999 Hz
 
 DEBUGINFOD_TIME_S: Final = 30.0

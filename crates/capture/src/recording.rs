@@ -1,0 +1,400 @@
+//! A recording, turn by turn, from its beginning to its tables.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use stackhound_core::symbolize::MissingDebugFile;
+
+use crate::abi;
+use crate::board::{Board, Status, WaitOutcome};
+use crate::combining::Combining;
+use crate::cost;
+use crate::cpus;
+use crate::drain::{Layout, Rings};
+use crate::error::{Error, Result};
+use crate::informer;
+use crate::intake::Intake;
+use crate::metadata::{Beginning, Ending};
+use crate::options::Options;
+use crate::pace::{MIN_TURN, Pace};
+use crate::perf_event::Trigger;
+use crate::programs::{Programs, kernel_can_unwind, possible_cpus};
+use crate::setup;
+use crate::sideband::{ProcessEvent, Sideband};
+use crate::targets::Targets;
+use crate::unwind::Unwinder;
+use crate::waker::Waker;
+
+/// Tables by name.
+pub type Tables = Vec<(&'static str, RecordBatch)>;
+
+/// A finished recording.
+pub struct Finished {
+    /// `src/stackhound/profile/schema.py` draws them.
+    pub tables: Tables,
+    /// As JSON text.
+    pub metadata: String,
+}
+
+/// From the first sign of a change to the turn that looks at it: a new program maps its libraries within it.
+const GATHERING: Duration = Duration::from_millis(5);
+/// Between two drains when no process changes. The rings hold a second of ordinary stacks, half a second of the longest
+/// ones.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(400);
+/// The same while samples show Python code that was not seen before: it must be read before its process ends.
+const NEWS_INTERVAL: Duration = Duration::from_millis(40);
+/// The same for more than 1,000 Hz, where no ring is made large enough.
+const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
+/// A turn reads at most this many processes that ran before, so that the ring is drained in between.
+const SCANS_PER_TURN: usize = 64;
+/// New CPUs, the combining cache and ended processes are looked after this often.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The status on the board is at most this old; it takes a few system calls.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What the thread of a recording has.
+pub struct Recording {
+    options: Options,
+    programs: Programs,
+    rings: Rings,
+    combining: Option<Combining>,
+    sideband: Sideband,
+    targets: Targets,
+    waker: Waker,
+    beginning: Beginning,
+    intake: Intake,
+    unwinder: Option<Unwinder>,
+    pace: Pace,
+    pending: Vec<ProcessEvent>,
+    unscanned: VecDeque<u32>,
+    failure: Option<Error>,
+    notes: Vec<String>,
+    kept_up: Instant,
+    reported: Option<Instant>,
+    /// Once sampling has ended.
+    stopped: Option<Stopped>,
+}
+
+/// What is known at the end of sampling.
+struct Stopped {
+    counters: abi::Counters,
+    status: Status,
+    end_boottime_ns: u64,
+    idle_ns: u64,
+    unwind_bytes: usize,
+}
+
+impl Recording {
+    pub fn begin(mut options: Options, waker: Waker) -> Result<Self> {
+        setup::raise_open_files_limit();
+        let targets = Targets::new(&options.pids)?;
+        setup::resolve_tracepoints(&mut options)?;
+        let mut notes = Vec::new();
+        if options.unwind && !kernel_can_unwind() {
+            options.unwind = false;
+            notes.push("user stacks by frame pointers only: unwind tables need Linux 5.17".into());
+        }
+        let online = cpus::online();
+        let settle = |event| Trigger::settle(event, &options, online[0]);
+        let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
+        let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online);
+        let mut programs = Programs::load(&options, triggers.clone(), &layout)?;
+        let rings = Rings::new(programs.rings(), layout, &online)?;
+        let sideband =
+            Sideband::open(&online).map_err(|error| Error::system("processes cannot be followed", &error))?;
+        let slots = programs.combine_slots();
+        let combining = (slots > 0)
+            .then(|| Combining::new(programs.combining(), slots))
+            .transpose()?;
+        let mut intake = Intake::new(&options, triggers)?;
+        let unscanned = setup::scan_first(&options, &mut intake);
+        let unwinder = (options.unwind)
+            .then(|| informer::begin_unwinding(&options, &mut programs, &mut intake, waker.clone()))
+            .transpose()?;
+        let beginning = Beginning::now();
+        programs.attach_missing(&online)?;
+        Ok(Self {
+            options,
+            programs,
+            rings,
+            combining,
+            sideband,
+            targets,
+            waker,
+            beginning,
+            intake,
+            unwinder,
+            pace: Pace::default(),
+            pending: Vec::new(),
+            unscanned: unscanned.into(),
+            failure: None,
+            notes,
+            kept_up: Instant::now(),
+            reported: None,
+            stopped: None,
+        })
+    }
+
+    /// Measures what an interrupt takes, here and now.
+    pub fn calibrate(&mut self) {
+        self.beginning.calibrate();
+    }
+
+    /// Whether there is nothing left to do but answer.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    /// One turn: wait, then everything that is due.
+    pub fn turn(&mut self, board: &Board) {
+        self.wait();
+        let lately_ns = cost::boottime_ns().saturating_sub(MIN_TURN.as_nanos() as u64);
+        self.intake.processes.look_at_new(lately_ns, &mut self.intake.profile);
+        self.drain();
+        self.scan_some();
+        if let Err(error) = self.inform_walker() {
+            self.failure.get_or_insert(error);
+        }
+        if self.kept_up.elapsed() >= UPKEEP_INTERVAL {
+            self.kept_up = Instant::now();
+            if let Err(error) = self.keep_up() {
+                self.failure.get_or_insert(error);
+            }
+        }
+        self.report(board);
+    }
+
+    fn inform_walker(&mut self) -> Result<()> {
+        let unwinder = self.unwinder.as_mut();
+        unwinder.map_or(Ok(()), |unwinder| {
+            informer::inform(unwinder, &mut self.intake, &self.options)
+        })
+    }
+
+    fn wait(&mut self) {
+        if !self.unscanned.is_empty() {
+            return;
+        }
+        let begun = Instant::now();
+        let interval = match self.options.drain_interval {
+            _ if self.intake.processes.has_new() => MIN_TURN,
+            _ if self.intake.pythons.has_news() => NEWS_INTERVAL,
+            Some(interval) => interval,
+            None if self.options.fastest_hz() > 1_000 => FAST_DRAIN_INTERVAL,
+            None => DRAIN_INTERVAL,
+        };
+        let until_python = (self.intake.pythons.due()).map(|due| due.saturating_duration_since(begun));
+        let interval = until_python.map_or(interval, |until| interval.min(until));
+        let others = self.sideband.fds().chain([self.waker.fd()]);
+        let others = others.chain(self.unwinder.as_ref().map(Unwinder::fd));
+        self.targets.wait(others, interval);
+        if !self.targets.have_ended() {
+            let pause = self.pace.pause().min(interval);
+            let left = interval.saturating_sub(begun.elapsed());
+            self.waker
+                .wait(pause.saturating_sub(begun.elapsed()).max(GATHERING.min(left)));
+        }
+        self.waker.clear();
+    }
+
+    /// Samples first, then what processes did: whatever a sample depends on was written before it. What happened
+    /// after this began waits for the next turn, whose samples may be older.
+    fn drain(&mut self) {
+        let began_ns = cost::boottime_ns();
+        self.rings.look();
+        self.sideband.consume(&mut self.pending);
+        self.pending.sort_by_key(|event| event.time_ns);
+        self.intake.pythons.learn(self.rings.found(), &mut self.intake.profile);
+        let due = self.pending.partition_point(|event| event.time_ns < began_ns);
+        let mut events = self.pending.drain(..due).peekable();
+        let intake = &mut self.intake;
+        self.rings.take(|sample| {
+            while let Some(event) = events.next_if(|event| event.time_ns <= sample.header.boottime_ns) {
+                intake.apply(event);
+            }
+            intake.store(&sample);
+        });
+        events.for_each(|event| intake.apply(event));
+    }
+
+    fn scan_some(&mut self) {
+        let now_ns = cost::boottime_ns();
+        for pid in self.unscanned.drain(..SCANS_PER_TURN.min(self.unscanned.len())) {
+            self.intake.processes.scan(pid, &mut self.intake.files, now_ns);
+        }
+    }
+
+    fn keep_up(&mut self) -> Result<()> {
+        self.intake.processes.forget_ended(cost::boottime_ns());
+        if let Some(unwinder) = &mut self.unwinder {
+            informer::keep_up(unwinder, &mut self.intake)?;
+        }
+        let online = cpus::online();
+        let gone = self.programs.detach_lost_cpus(&online);
+        self.sideband.drop_cpus(&gone);
+        self.rings.add_missing(&online)?;
+        let follow = self.sideband.follow(&online);
+        follow.map_err(|error| Error::system("processes cannot be followed on a new CPU", &error))?;
+        self.programs.attach_missing(&online)?;
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let intake = &mut self.intake;
+        self.combining.as_mut().map_or(Ok(()), |combining| {
+            combining.flush(|sample| {
+                intake.pythons.learn(std::iter::once(sample), &mut intake.profile);
+                intake.store(&sample);
+            })
+        })
+    }
+
+    pub fn report(&mut self, board: &Board) {
+        let outcome = self.outcome();
+        if outcome.is_none() && self.reported.is_some_and(|at| at.elapsed() < STATUS_INTERVAL) {
+            return;
+        }
+        self.reported = Some(Instant::now());
+        let status = self.status();
+        board.write(status, outcome);
+    }
+
+    fn outcome(&self) -> Option<WaitOutcome> {
+        match self.failure {
+            Some(_) => Some(WaitOutcome::Failed),
+            None => self.targets.have_ended().then_some(WaitOutcome::TargetsExited),
+        }
+    }
+
+    fn status(&mut self) -> Status {
+        let counters = self.programs.counters();
+        Status {
+            samples: self.intake.stored,
+            lost: lost(&counters),
+            entries: counters.entries,
+            bpf_ns: crate::metadata::run_ns(&counters),
+            bpf_runs: crate::metadata::sampled(&counters),
+            collector_cpu_ns: self.beginning.collector_cpu_ns(),
+            resident_bytes: cost::resident_bytes(),
+            elapsed_ns: self.beginning.elapsed_ns(),
+        }
+    }
+
+    pub fn add_target(&mut self, pid: u32) -> Result<()> {
+        self.targets.add(pid)?;
+        self.intake
+            .processes
+            .scan(pid, &mut self.intake.files, cost::boottime_ns());
+        self.programs.add_target(pid, abi::TARGET_SAMPLED)?;
+        self.options.pids.push(pid);
+        Ok(())
+    }
+
+    pub fn take(&mut self, lines: bool) -> Result<Tables> {
+        self.drain();
+        self.intake.symbolize(lines)?;
+        Ok(self.intake.profile.take_new())
+    }
+
+    pub fn stop_and_look(&mut self, lines: bool) -> Result<Vec<MissingDebugFile>> {
+        if self.stopped.is_none() {
+            self.stopped = Some(self.stop()?);
+        }
+        self.intake.missing_debug_files(lines)
+    }
+
+    fn stop(&mut self) -> Result<Stopped> {
+        let status = self.status();
+        let counters = self.programs.counters();
+        let idle_ns = self.beginning.idle_ns();
+        let unseen = self.programs.unseen_entries(&counters, idle_ns);
+        self.drain();
+        let now_ns = cost::boottime_ns();
+        self.intake.processes.look_at_new(now_ns, &mut self.intake.profile);
+        self.programs.detach();
+        let end_boottime_ns = cost::boottime_ns();
+        let unwind_bytes = self.unwinder.as_ref().map_or(0, Unwinder::memory_bytes);
+        self.notes.extend(self.unwinder.iter().flat_map(Unwinder::lacks));
+        self.unwinder = None; // its threads would only be in the way
+        self.drain();
+        self.flush()?;
+        self.drain(); // what waited in `pending`, so that the last exits are noted
+        let counters = self.programs.counters();
+        self.note_losses(&counters, unseen);
+        Ok(Stopped {
+            counters,
+            status,
+            end_boottime_ns,
+            idle_ns,
+            unwind_bytes,
+        })
+    }
+
+    pub fn finish(&mut self, lines: bool) -> Result<Finished> {
+        let stopped = match self.stopped.take() {
+            Some(stopped) => stopped,
+            None => self.stop()?,
+        };
+        self.intake.symbolize(lines)?;
+        let triggers = self.intake.triggers.iter().map(|trigger| trigger.name.clone());
+        let ending = Ending {
+            counters: &stopped.counters,
+            triggers: triggers.collect(),
+            end_boottime_ns: stopped.end_boottime_ns,
+            idle_ns: stopped.idle_ns,
+            collector_cpu_ns: stopped.status.collector_cpu_ns,
+            resident_bytes: stopped.status.resident_bytes,
+            unwind_bytes: stopped.unwind_bytes,
+            python: self.intake.pythons.cost,
+            notes: self.notes(),
+        };
+        let metadata = self.beginning.finish(&self.options, &ending).to_string();
+        Ok(Finished {
+            tables: self.intake.profile.tables(),
+            metadata,
+        })
+    }
+
+    fn note_losses(&mut self, counters: &abi::Counters, unseen: u64) {
+        let misses = self.programs.recursion_misses();
+        let profile = &mut self.intake.profile;
+        profile.loss(
+            "ring full",
+            counters.lost_ring_full,
+            false,
+            "samples that found no room in the ring",
+        );
+        let meaning = "combined samples that found no room in the ring";
+        profile.loss("combined, ring full", counters.lost_ring_combined, false, meaning);
+        let meaning = "samples of processes outside the recorder's PID namespace";
+        profile.loss("process not visible", counters.lost_no_process, false, meaning);
+        let meaning = "samples whose program the kernel did not run: nested in another program, or throttled";
+        profile.loss("not run", unseen.max(misses), true, meaning);
+        let meaning = "children that found no room in the filter";
+        profile.loss("filter full", counters.targets_full, false, meaning);
+        let meaning = "records of new processes and mappings that found no room";
+        profile.loss("process records", self.sideband.lost(), false, meaning);
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        if let Some(error) = &self.failure {
+            notes.push(format!("the recording was not whole: {error}"));
+        }
+        match self.intake.processes.gone() {
+            0 => {}
+            1 => notes.push("1 process ended before it could be looked at".into()),
+            gone => notes.push(format!("{gone} processes ended before they could be looked at")),
+        }
+        notes.extend(self.intake.pythons.notes());
+        if self.intake.changed_files {
+            notes.push("a file was truncated while its symbols were read: some of its names are missing".into());
+        }
+        notes
+    }
+}
+
+fn lost(counters: &abi::Counters) -> u64 {
+    counters.lost_ring_full + counters.lost_ring_combined + counters.lost_no_process
+}

@@ -1,0 +1,67 @@
+//! What a recording needs before its first sample.
+
+use crate::abi;
+use crate::cost;
+use crate::error::{Error, ErrorKind, Result};
+use crate::intake::Intake;
+use crate::options::Options;
+use crate::procfs;
+use crate::tracefs::Tracefs;
+
+/// Reads the processes that the first samples will be of, and says which are left: they have time.
+pub fn scan_first(options: &Options, intake: &mut Intake) -> Vec<u32> {
+    let now_ns = cost::boottime_ns();
+    let all = if options.pids.is_empty() {
+        procfs::pids()
+    } else {
+        Vec::new()
+    };
+    for pid in options.pids.iter().chain(&procfs::running(&all)) {
+        intake.processes.scan(*pid, &mut intake.files, now_ns);
+    }
+    all
+}
+
+/// Of each CPU: a second's worth of records of 1 KiB, 128 KiB to 2 MiB. Linux 5.10 takes no value of 4 MiB or more.
+pub fn ring_bytes(options: &Options) -> usize {
+    const RECORD_BYTES: u64 = 1024;
+    const LEAST_BYTES: usize = 8192;
+    const { assert!(LEAST_BYTES > size_of::<abi::Sample>()) };
+    let wanted = match options.ring_bytes {
+        Some(bytes) => bytes.max(LEAST_BYTES),
+        None => (options.fastest_hz() * RECORD_BYTES).clamp(128 << 10, 2 << 20) as usize,
+    };
+    wanted.next_power_of_two().min(1 << 30)
+}
+
+/// Tracepoints have numbers of their own on every machine.
+pub fn resolve_tracepoints(options: &mut Options) -> Result<()> {
+    let mut tracefs = None;
+    for event in &mut options.events {
+        let Some(name) = &event.tracepoint else { continue };
+        if tracefs.is_none() {
+            tracefs = Some(Tracefs::open().map_err(|error| Error::system("tracefs cannot be read", &error))?);
+        }
+        let id = tracefs.as_ref().map(|tracefs| tracefs.id(name));
+        event.config[0] = id.and_then(|id| id.ok()).ok_or_else(|| {
+            let message = format!("this machine has no tracepoint {name}");
+            Error::new(ErrorKind::Event, message, "'stackhound list' shows what there is")
+        })?;
+    }
+    Ok(())
+}
+
+/// Each mapped file is held by a descriptor: the soft limit goes up to the hard one.
+pub fn raise_open_files_limit() {
+    // SAFETY: a struct of our own, filled and handed back.
+    unsafe {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
