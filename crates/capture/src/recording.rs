@@ -43,7 +43,7 @@ const GATHERING: Duration = Duration::from_millis(5);
 /// ones.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(400);
 /// The same while samples show Python code that was not seen before: it must be read before its process ends.
-const NEWS_INTERVAL: Duration = Duration::from_millis(40);
+const NEWS_INTERVAL: Duration = Duration::from_millis(20);
 /// The same for more than 1,000 Hz, where no ring is made large enough.
 const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A turn reads at most this many processes that ran before, so that the ring is drained in between.

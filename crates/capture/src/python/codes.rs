@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use stackhound_core::address::{ObjectAddr, ProcessAddr};
 use stackhound_core::profile::Profile;
-use stackhound_core::python::{Code, Counted, Fingerprint, NotCode};
+use stackhound_core::python::{Code, Codes as Reader, Counted, Fingerprint, NotCode};
 use stackhound_core::rows::{ObjectId, ObjectKind};
 
 use super::ENTRY;
@@ -14,17 +14,30 @@ use super::attach::Attached;
 use super::memory::ProcessMemory;
 use super::merge::{Frame, PythonFrame};
 
-/// A code object is believed to be the same for this long.
+/// A code object that was found to be the same is believed for this long, then for twice as long each time, up to
+/// [`TRUSTED`].
+const TRUSTED_FIRST: Duration = Duration::from_millis(20);
 const TRUSTED: Duration = Duration::from_millis(500);
+/// One that is trusted less is compared as a whole: memory that was given back is soon another object's, with the same
+/// pointers in it.
+const COMPARED_BELOW: Duration = Duration::from_millis(320);
 /// Objects of one process that are remembered; beyond it all are read again.
 const MAX_CODES: usize = 65_536;
 
-const UNREAD: &str = "Python code that could not be read before it was gone";
+const UNREAD: &str = "Python code that was gone, or other code, before it could be read";
 
-/// What is asked of the object at an address: whether it is still the one with this fingerprint.
+/// What is asked of the object at an address: whether it is still the one that is known.
 pub struct Question {
     address: u64,
-    known: Option<Fingerprint>,
+    known: Option<Expected>,
+}
+
+/// What it should be.
+#[derive(Clone, Copy)]
+struct Expected {
+    fingerprint: Fingerprint,
+    hash: u64,
+    is_compared: bool,
 }
 
 /// The answer.
@@ -40,11 +53,7 @@ pub fn read(pid: u32, attached: &Attached, questions: &[Question]) -> Vec<Readin
     let codes = attached.python.codes(&memory);
     let answer = |question: &Question| {
         let at = ProcessAddr(question.address);
-        let is_known = question.known.is_some_and(|known| match codes.fingerprint(at) {
-            Ok(fingerprint) => fingerprint == known,
-            Err(NotCode::Unreadable(_)) => true, // it was there when the sample was taken: the process has ended
-            Err(NotCode::Other) => false,
-        });
+        let is_known = question.known.is_some_and(|known| is_same(&codes, at, known));
         Reading {
             address: question.address,
             code: (!is_known).then(|| codes.read(at)),
@@ -53,11 +62,41 @@ pub fn read(pid: u32, attached: &Attached, questions: &[Question]) -> Vec<Readin
     questions.iter().map(answer).collect()
 }
 
+fn is_same(codes: &Reader<'_>, at: ProcessAddr, known: Expected) -> bool {
+    match codes.fingerprint(at) {
+        Ok(fingerprint) if fingerprint != known.fingerprint => false,
+        Ok(_) if known.is_compared => codes.read(at).is_ok_and(|code| code.hash == known.hash),
+        Ok(_) => true,
+        Err(NotCode::Unreadable(_)) => true, // it was there when the sample was taken: the process has ended
+        Err(NotCode::Other) => false,
+    }
+}
+
 /// An object at an address of a process.
 struct Known {
-    object: Option<ObjectId>,
-    fingerprint: Option<Fingerprint>,
+    object: ObjectId,
+    fingerprint: Fingerprint,
+    hash: u64,
     checked: Instant,
+    trusted: Duration,
+    /// It took another's place since the last samples, which may be of either.
+    is_ambiguous: bool,
+}
+
+impl Known {
+    fn expected(&self) -> Expected {
+        Expected {
+            fingerprint: self.fingerprint,
+            hash: self.hash,
+            is_compared: self.trusted < COMPARED_BELOW,
+        }
+    }
+
+    fn confirm(&mut self) {
+        self.checked = Instant::now();
+        self.trusted = (self.trusted * 2).clamp(TRUSTED_FIRST, TRUSTED);
+        self.is_ambiguous = false;
+    }
 }
 
 /// All code objects.
@@ -75,10 +114,10 @@ impl Codes {
         let questions = addresses.into_iter().filter_map(|address| {
             let known = known.and_then(|known| known.get(&address));
             match known {
-                Some(known) if known.checked.elapsed() < TRUSTED => None,
+                Some(known) if known.checked.elapsed() < known.trusted => None,
                 _ => Some(Question {
                     address,
-                    known: known.and_then(|known| known.fingerprint),
+                    known: known.map(Known::expected),
                 }),
             }
         });
@@ -87,28 +126,28 @@ impl Codes {
 
     /// Takes note of the answers; tells whether any was new.
     pub fn add(&mut self, pid: u32, readings: Vec<Reading>, profile: &mut Profile) -> bool {
-        let checked = Instant::now();
         let mut is_new = false;
         for Reading { address, code } in readings {
             let known = self.by_place.entry(pid).or_default();
             match code {
-                None => known.get_mut(&address).expect("asked about").checked = checked,
-                Some(code) => {
+                None => known.get_mut(&address).expect("asked about").confirm(),
+                Some(Ok(code)) => {
                     is_new = true;
-                    let code = code.ok();
-                    let fingerprint = code.as_ref().map(|code| code.fingerprint);
-                    let object = code.map(|code| self.intern(code, profile));
-                    let place = Known {
-                        object,
-                        fingerprint,
-                        checked,
-                    };
-                    let known = self.by_place.entry(pid).or_default();
+                    let is_ambiguous = known.remove(&address).is_some();
                     if known.len() >= MAX_CODES {
                         known.clear();
                     }
-                    known.insert(address, place);
+                    let place = Known {
+                        fingerprint: code.fingerprint,
+                        hash: code.hash,
+                        object: self.intern(code, profile),
+                        checked: Instant::now(),
+                        trusted: Duration::ZERO,
+                        is_ambiguous,
+                    };
+                    self.by_place.entry(pid).or_default().insert(address, place);
                 }
+                Some(Err(_)) => drop(known.remove(&address)),
             }
         }
         is_new
@@ -125,8 +164,8 @@ impl Codes {
         let (address, is_entry) = (code & !ENTRY, code & ENTRY != 0);
         let frame = (address != 0).then(|| {
             let known = self.by_place.get(&pid).and_then(|known| known.get(&address));
-            let (object, at) = match known.and_then(|known| known.object) {
-                Some(object) => (object, distance(address, instruction)),
+            let (object, at) = match known.filter(|known| !known.is_ambiguous) {
+                Some(known) => (known.object, distance(address, instruction)),
                 None => (self.unread(profile), address),
             };
             Frame::Python(profile.location(object, ObjectAddr(at)), address)

@@ -1,6 +1,11 @@
 //! Where Python's frames go among the native ones: each call of the evaluation loop has those that it runs.
 
+use std::ops::Range;
+
 use stackhound_core::rows::LocationId;
+
+/// Code before the loop itself, where it puts the frame among the thread's.
+const ENTRY_BYTES: u64 = 256;
 
 /// A frame of a user stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +57,9 @@ pub struct Parts<'s> {
 }
 
 impl Parts<'_> {
-    /// Appends all frames, leaf first. `is_evaluation` tells whether an address is in the evaluation loop.
-    pub fn merge(&self, is_evaluation: impl Fn(u64) -> bool, frames: &mut Vec<Frame>) -> Fit {
+    /// Appends all frames, leaf first. `evaluation`: where the loop's code is.
+    pub fn merge(&self, evaluation: &[Range<u64>], frames: &mut Vec<Frame>) -> Fit {
+        let is_evaluation = |address: u64| evaluation.iter().any(|part| part.contains(&address));
         let is_call = |at: usize, address: u64| is_evaluation(address.wrapping_sub(u64::from(at > 0)));
         let calls: Vec<bool> = (0..)
             .zip(self.native)
@@ -61,7 +67,8 @@ impl Parts<'_> {
             .collect();
         let (count, runs) = (calls.iter().filter(|is_call| **is_call).count(), self.runs());
         let is_complete = self.is_rooted && self.is_whole;
-        let is_leaf_idle = is_complete && count == runs + 1 && calls.iter().take(2).any(|is_call| *is_call);
+        let is_beginning = self.native.first().is_some_and(|leaf| begins(evaluation, *leaf));
+        let is_leaf_idle = is_complete && count == runs + 1 && is_beginning;
         let mut idle = usize::from(is_leaf_idle);
         let mut surplus = if is_complete { runs.saturating_sub(count) } else { 0 };
         let mut left = self.python;
@@ -92,6 +99,13 @@ impl Parts<'_> {
         let is_open = self.python.last().is_some_and(|frame| !frame.is_entry);
         self.python.iter().filter(|frame| frame.is_entry).count() + usize::from(is_open)
     }
+}
+
+/// Whether an address is where the loop is entered, so that the interpreter does not know of the call yet. Of parts that
+/// were moved away nothing is entered at their beginning, and few samples are there.
+fn begins(evaluation: &[Range<u64>], address: u64) -> bool {
+    let begins = |part: &Range<u64>| part.contains(&address) && address - part.start < ENTRY_BYTES;
+    evaluation.iter().any(begins)
 }
 
 /// Appends the frames of one call; returns those of the others.
@@ -126,7 +140,7 @@ mod tests {
             is_whole: true,
         };
         let mut frames = Vec::new();
-        let fit = parts.merge(|address| (100..200).contains(&address), &mut frames);
+        let fit = parts.merge(&[100..200, 1000..1400], &mut frames);
         (frames.iter().map(Frame::address).collect(), fit)
     }
 
@@ -139,8 +153,8 @@ mod tests {
 
     #[test]
     fn a_call_that_has_just_begun_has_none() {
-        let (frames, fit) = merged(&[101, 6, 120, 7], &[48 | E], true);
-        assert_eq!((frames, fit), (vec![101, 6, 48, 120, 7], Fit::Exact));
+        let (frames, fit) = merged(&[1001, 6, 120, 7], &[48 | E], true);
+        assert_eq!((frames, fit), (vec![1001, 6, 48, 120, 7], Fit::Exact));
         let (frames, _) = merged(&[5, 101, 6, 120, 7], &[E, 48 | E], true);
         assert_eq!(frames, [5, 101, 6, 48, 120, 7], "the interpreter says so itself");
     }
@@ -148,8 +162,10 @@ mod tests {
     /// As when one interpreter runs another: the frames are those of the inner one.
     #[test]
     fn frames_of_an_inner_interpreter_stay_in_it() {
-        let (frames, _) = merged(&[5, 6, 110, 7, 120, 8], &[16 | E], true);
-        assert_eq!(frames, [5, 6, 16, 110, 7, 120, 8]);
+        let (frames, fit) = merged(&[5, 6, 110, 7, 120, 8], &[16 | E], true);
+        assert_eq!((frames, fit), (vec![5, 6, 16, 110, 7, 120, 8], Fit::Guessed));
+        let (_, fit) = merged(&[1300, 7, 120, 8], &[16 | E], true);
+        assert_eq!(fit, Fit::Guessed, "in the loop, but not where it is entered");
     }
 
     #[test]

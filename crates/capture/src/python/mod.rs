@@ -294,8 +294,7 @@ impl Pythons {
             is_rooted: sample.user_end() == abi::END_ROOT,
             is_whole: python.end() == abi::PYTHON_COMPLETE,
         };
-        let is_evaluation = |address| evaluation.iter().any(|range| range.contains(&address));
-        Some(parts.merge(is_evaluation, frames))
+        Some(parts.merge(evaluation, frames))
     }
 
     /// What is known of an object that is a code object; Err for the one that stands for those that could not be read.
