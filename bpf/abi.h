@@ -83,10 +83,12 @@ struct sample {
 /*
  * Python's frames: a word that says how many there are, how their walk ended and what is known of the lock, then two
  * words a frame, leaf first: its code object, and how far it had come in it (as the interpreter notes it: an address or
- * an index). A code object with PYTHON_ENTRY is the last one of its call of the evaluation loop; a frame with no code
+ * an index). Above the 48 bits of its address a code object has a tag, of the pointers to its names and lines: another
+ * object that comes to the same place has another one. A code object with PYTHON_ENTRY is the last one of its call of the evaluation loop; a frame with no code
  * object is such a call that runs nothing yet.
  */
 #define PYTHON_ENTRY 1
+#define PYTHON_TAG_SHIFT 48
 #define PYTHON_FRAMES_MASK 255
 #define PYTHON_END_SHIFT 8 /* enum python_end */
 #define PYTHON_END_MASK 15
@@ -296,7 +298,9 @@ struct python {
 	u16 owner;
 	u8 entry; /* enum python_entry */
 	u8 shim_owner;
-	u64 reserved;
+	u16 names;       /* of a code object: so many words from here on point to its file, names and lines */
+	u16 names_words; /* 0: it is not known where; at most 4 */
+	u32 reserved;
 };
 #define PYTHON_NO_CFRAME 65535
 

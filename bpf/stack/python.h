@@ -116,6 +116,20 @@ static __always_inline void record_shim(const struct python_frames *frames)
 	walk->python_is_open = false;
 }
 
+/* crates/core/src/python/code.rs has the same. */
+static __always_inline u64 code_tag(const struct python *python, u64 code)
+{
+	u64 words[4] = {};
+	u64 hash = 0;
+
+	if (!python->names_words || bpf_probe_read_user(words, sizeof(words), (void *)(code + python->names)))
+		return 0;
+	for (u32 i = 0; i < 4; i++)
+		if (i < python->names_words)
+			hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
+	return hash >> PYTHON_TAG_SHIFT << PYTHON_TAG_SHIFT;
+}
+
 static __always_inline void record_frame_read(const struct python_frames *frames)
 {
 	const struct python *python = frames->python;
@@ -127,7 +141,7 @@ static __always_inline void record_frame_read(const struct python_frames *frames
 	if (python->entry == ENTRY_SHIM && owner >= python->shim_owner)
 		record_shim(frames);
 	else
-		record_python_frame(frames, code | (is_entry ? PYTHON_ENTRY : 0),
+		record_python_frame(frames, code | code_tag(python, code) | (is_entry ? PYTHON_ENTRY : 0),
 				    frame_word(walk, python->instruction) & python->instruction_mask);
 }
 

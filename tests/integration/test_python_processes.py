@@ -62,6 +62,10 @@ def chain_of(sample: Sample) -> Chain:
     return tuple(re.sub(r"^python_(processes|lies)\.", "", name) for name in names)
 
 
+#: A code object that was gone before it was read, and another one in its place: what a program's start has most.
+RARE: Final = 0.01
+
+
 def spinning(profile: Profile) -> list[tuple[Sample, Chain]]:
     """The samples in a function that takes time, and whose Python frames are said to be sure."""
     samples = [(sample, chain_of(sample)) for sample in samples_of(profile) if not sample.flags & UNSURE]
@@ -73,10 +77,11 @@ def chains(profile: Profile) -> Counter[Chain]:
 
 
 def assert_only(found: Counter[Chain], expected: Iterable[Chain]) -> None:
-    """Each expected chain is there, and no other but one of them with a function missing."""
+    """Each expected chain is there, and hardly another one but one of them with a function missing."""
     wanted = {("<module>", *chain, "spin") for chain in expected}
-    assert [chain for chain in wanted if found[chain] < 50] == []
-    assert [chain for chain in found if not any(map(partial(is_alike, chain), wanted))] == []
+    assert [chain for chain in wanted if found[chain] < 10] == []
+    others = {chain: count for chain, count in found.items() if not any(map(partial(is_alike, chain), wanted))}
+    assert sum(others.values()) <= RARE * found.total(), others
 
 
 def is_alike(chain: Chain, wanted: Chain) -> bool:
@@ -125,7 +130,8 @@ IN_FIRST: Final = ("in_first", *["descend"] * 6, "spin")
 
 def chains_of_all(profile: Profile) -> set[Chain]:
     """Also those that may be in other places between the native frames: on a switched stack most are."""
-    return {chain_of(sample) for sample in samples_of(profile)}
+    found = Counter(chain_of(sample) for sample in samples_of(profile))
+    return {chain for chain, count in found.items() if count > RARE * found.total()}
 
 
 def test_a_python_inside_another_program_is_shown_between_the_programs_functions() -> None:

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use stackhound_core::address::ObjectAddr;
-use stackhound_core::python::{Counted, Entry, Gil, Python, Refusal, Slot, Walk};
+use stackhound_core::python::{Counted, Entry, Gil, Layout, Python, Refusal, Slot};
 
 use super::Candidate;
 use super::memory::ProcessMemory;
@@ -43,7 +43,7 @@ impl Attached {
         let slot = Slot::find(&memory, &threads)?.ok_or(Refusal::NotYet)?;
         let main = threads.last().ok_or(Refusal::NotYet)?.interpreter; // the oldest
         let gil = python.gil(&memory, main)?;
-        let walk = describe(&python.layout.walk, slot, gil);
+        let walk = describe(&python.layout, slot, gil);
         let place = |part: &Range<ObjectAddr>| part.start.0.wrapping_add(bias)..part.end.0.wrapping_add(bias);
         Ok(Self {
             python,
@@ -54,7 +54,8 @@ impl Attached {
     }
 }
 
-fn describe(walk: &Walk, slot: Slot, gil: Option<Gil>) -> abi::Python {
+fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>) -> abi::Python {
+    let (walk, names) = (&layout.walk, layout.names());
     let (thread_state, thread_state_indirect) = match slot {
         Slot::Direct { offset } => (offset.into(), 0),
         Slot::Indirect { block, offset } => (block.into(), offset.into()),
@@ -85,6 +86,8 @@ fn describe(walk: &Walk, slot: Slot, gil: Option<Gil>) -> abi::Python {
         owner,
         entry: entry as u8,
         shim_owner,
+        names: names.map_or(0, |names| names.offset),
+        names_words: names.map_or(0, |names| names.words),
         reserved: 0,
     }
 }

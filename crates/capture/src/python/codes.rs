@@ -9,10 +9,11 @@ use stackhound_core::profile::Profile;
 use stackhound_core::python::{Code, Codes as Reader, Counted, Fingerprint, NotCode};
 use stackhound_core::rows::{ObjectId, ObjectKind};
 
-use super::ENTRY;
 use super::attach::Attached;
 use super::memory::ProcessMemory;
 use super::merge::{Frame, PythonFrame};
+use super::{ADDRESS, ENTRY};
+use crate::abi;
 
 /// A code object that was found to be the same is believed for this long, then for twice as long each time, up to
 /// [`TRUSTED`].
@@ -26,9 +27,10 @@ const MAX_CODES: usize = 65_536;
 
 const UNREAD: &str = "Python code that was gone, or other code, before it could be read";
 
-/// What is asked of the object at an address: whether it is still the one that is known.
+/// What is asked of the object that a sample had at an address: what it is, or whether it is the one that is known.
 pub struct Question {
-    address: u64,
+    /// Its address, and its tag.
+    place: u64,
     known: Option<Expected>,
 }
 
@@ -42,7 +44,7 @@ struct Expected {
 
 /// The answer.
 pub struct Reading {
-    address: u64,
+    place: u64,
     /// None: it is the one that is known.
     code: Option<Result<Code, NotCode>>,
 }
@@ -52,23 +54,32 @@ pub fn read(pid: u32, attached: &Attached, questions: &[Question]) -> Vec<Readin
     let memory = ProcessMemory { pid };
     let codes = attached.python.codes(&memory);
     let answer = |question: &Question| {
-        let at = ProcessAddr(question.address);
+        let at = ProcessAddr(question.place & ADDRESS);
         let is_known = question.known.is_some_and(|known| is_same(&codes, at, known));
         Reading {
-            address: question.address,
-            code: (!is_known).then(|| codes.read(at)),
+            place: question.place,
+            code: (!is_known).then(|| read_tagged(&codes, question.place)),
         }
     };
     questions.iter().map(answer).collect()
 }
 
+/// The object at a place, unless another one has come there since the sample.
+fn read_tagged(codes: &Reader<'_>, place: u64) -> Result<Code, NotCode> {
+    let code = codes.read(ProcessAddr(place & ADDRESS))?;
+    match u64::from(code.tag) == place >> abi::PYTHON_TAG_SHIFT {
+        true => Ok(code),
+        false => Err(NotCode::Other),
+    }
+}
+
+/// Where another object is now, or none, the sample's was the one that is known: they had the same tag.
 fn is_same(codes: &Reader<'_>, at: ProcessAddr, known: Expected) -> bool {
     match codes.fingerprint(at) {
-        Ok(fingerprint) if fingerprint != known.fingerprint => false,
-        Ok(_) if known.is_compared => codes.read(at).is_ok_and(|code| code.hash == known.hash),
-        Ok(_) => true,
-        Err(NotCode::Unreadable(_)) => true, // it was there when the sample was taken: the process has ended
-        Err(NotCode::Other) => false,
+        Ok(fingerprint) if fingerprint == known.fingerprint && known.is_compared => {
+            codes.read(at).map_or(true, |code| code.hash == known.hash)
+        }
+        _ => true,
     }
 }
 
@@ -109,14 +120,14 @@ pub struct Codes {
 
 impl Codes {
     /// What has to be asked before these addresses can be believed.
-    pub fn to_ask(&self, pid: u32, addresses: HashSet<u64>) -> Vec<Question> {
+    pub fn to_ask(&self, pid: u32, places: HashSet<u64>) -> Vec<Question> {
         let known = self.by_place.get(&pid);
-        let questions = addresses.into_iter().filter_map(|address| {
-            let known = known.and_then(|known| known.get(&address));
+        let questions = places.into_iter().filter_map(|place| {
+            let known = known.and_then(|known| known.get(&place));
             match known {
                 Some(known) if known.checked.elapsed() < known.trusted => None,
                 _ => Some(Question {
-                    address,
+                    place,
                     known: known.map(Known::expected),
                 }),
             }
@@ -127,17 +138,17 @@ impl Codes {
     /// Takes note of the answers; tells whether any was new.
     pub fn add(&mut self, pid: u32, readings: Vec<Reading>, profile: &mut Profile) -> bool {
         let mut is_new = false;
-        for Reading { address, code } in readings {
+        for Reading { place, code } in readings {
             let known = self.by_place.entry(pid).or_default();
             match code {
-                None => known.get_mut(&address).expect("asked about").confirm(),
+                None => known.get_mut(&place).expect("asked about").confirm(),
                 Some(Ok(code)) => {
                     is_new = true;
-                    let is_ambiguous = known.remove(&address).is_some();
+                    let is_ambiguous = known.remove(&place).is_some();
                     if known.len() >= MAX_CODES {
                         known.clear();
                     }
-                    let place = Known {
+                    let new = Known {
                         fingerprint: code.fingerprint,
                         hash: code.hash,
                         object: self.intern(code, profile),
@@ -145,9 +156,9 @@ impl Codes {
                         trusted: Duration::ZERO,
                         is_ambiguous,
                     };
-                    self.by_place.entry(pid).or_default().insert(address, place);
+                    self.by_place.entry(pid).or_default().insert(place, new);
                 }
-                Some(Err(_)) => drop(known.remove(&address)),
+                Some(Err(_)) => drop(known.remove(&place)),
             }
         }
         is_new
@@ -161,9 +172,10 @@ impl Codes {
 
     /// The place of a frame, as the walker has written it.
     pub fn locate(&mut self, pid: u32, code: u64, instruction: (Counted, u64), profile: &mut Profile) -> PythonFrame {
-        let (address, is_entry) = (code & !ENTRY, code & ENTRY != 0);
+        let (place, is_entry) = (code & !ENTRY, code & ENTRY != 0);
+        let address = place & ADDRESS;
         let frame = (address != 0).then(|| {
-            let known = self.by_place.get(&pid).and_then(|known| known.get(&address));
+            let known = self.by_place.get(&pid).and_then(|known| known.get(&place));
             let (object, at) = match known.filter(|known| !known.is_ambiguous) {
                 Some(known) => (known.object, distance(address, instruction)),
                 None => (self.unread(profile), address),

@@ -311,9 +311,11 @@ impl Pythons {
     }
 }
 
-/// The addresses of a sample's code objects.
+/// The code objects of a sample: addresses with tags.
 fn codes_of(python: PythonPart<'_>) -> impl Iterator<Item = u64> {
     python.frames().map(|(code, _)| code & !ENTRY).filter(|code| *code != 0)
 }
 
 const ENTRY: u64 = abi::PYTHON_ENTRY as u64;
+/// Of a code object's word in a sample: its address. Above it is the tag.
+const ADDRESS: u64 = (1 << abi::PYTHON_TAG_SHIFT) - 1;

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::layout::Layout;
+use super::layout::{Layout, Names};
 use super::lines::{Lines, Position};
 use super::memory::{Memory, Unreadable};
 use super::module::module_of;
@@ -27,6 +27,9 @@ pub struct Code {
     pub hash: u64,
     /// Whether the object is still the same.
     pub fingerprint: Fingerprint,
+    /// What tells it in a sample from another one that had its address: [`tag`] of the pointers to its names; 0 where
+    /// they do not follow each other.
+    pub tag: u16,
     lines: Lines,
 }
 
@@ -61,6 +64,7 @@ struct Head {
     file: ProcessAddr,
     lines: ProcessAddr,
     first_line: i32,
+    tag: u16,
 }
 
 impl Head {
@@ -104,6 +108,7 @@ impl<'m> Codes<'m> {
             file,
             first_line: u32::try_from(lines.first_line).unwrap_or(0),
             fingerprint,
+            tag: head.tag,
             lines,
         })
     }
@@ -129,12 +134,22 @@ impl<'m> Codes<'m> {
             file: pointer(layout.file)?,
             lines: pointer(layout.lines)?,
             first_line: u32_in(&bytes, layout.first_line).ok_or(NotCode::Other)? as i32,
+            tag: self.layout.names().map_or(0, |names| tag_in(&bytes, names)),
         })
     }
 
     fn text(&self, at: ProcessAddr) -> Result<String, NotCode> {
         read_text(self.memory, &self.layout.text, at)?.ok_or(NotCode::Other)
     }
+}
+
+/// As `code_tag` of `bpf/stack/python.h` has it.
+pub fn tag(words: impl Iterator<Item = u64>) -> u16 {
+    (words.fold(0, |hash: u64, word| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 48) as u16
+}
+
+fn tag_in(object: &[u8], names: Names) -> u16 {
+    tag((0..names.words).map_while(|word| u64_in(object, names.offset + 8 * word)))
 }
 
 /// XXH3 of name ‖ 0 ‖ file ‖ 0 ‖ first line (4 bytes, little-endian) ‖ line table.

@@ -171,6 +171,15 @@ pub(super) struct Bytes {
     pub(super) contents: u16,
 }
 
+/// Where a code object has pointers to its file, its names and its lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Of the first.
+    pub offset: u16,
+    /// How many there are, one behind the other.
+    pub words: u16,
+}
+
 /// Why an interpreter cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -186,6 +195,19 @@ pub enum Refusal {
 }
 
 impl Layout {
+    /// Where a code object has them; None where they do not follow each other.
+    pub fn names(&self) -> Option<Names> {
+        let code = &self.code;
+        let mut places = vec![code.file, code.name, code.lines];
+        places.extend(code.qualified_name);
+        places.sort_unstable();
+        let is_row = places.windows(2).all(|pair| pair[1] == pair[0] + 8);
+        is_row.then_some(Names {
+            offset: places[0],
+            words: places.len() as u16,
+        })
+    }
+
     /// The layout of an interpreter, whose `_PyRuntime` is at `runtime` in a process: as that says, or as is known of
     /// its version.
     pub fn of(interpreter: &Interpreter, memory: &dyn Memory, runtime: ProcessAddr) -> Result<Self, Refusal> {

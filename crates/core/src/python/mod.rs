@@ -32,7 +32,7 @@ mod version;
 pub use code::{Code, Codes, Fingerprint, NotCode};
 pub use evaluation::EVALUATION;
 pub use interpreter::Interpreter;
-pub use layout::{Copies, Counted, Entry, Layout, Refusal, Walk};
+pub use layout::{Copies, Counted, Entry, Layout, Names, Refusal, Walk};
 pub use lines::Position;
 pub use memory::{Memory, Unreadable};
 pub use runtime::{Gil, Python, Thread};
