@@ -1,9 +1,10 @@
 //! Code objects: each read once, and known by what it says, so that the same code is one object in all processes.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::{ObjectAddr, ProcessAddr};
 use stackhound_core::profile::Profile;
 use stackhound_core::python::{Code, Codes as Reader, Counted, Fingerprint, NotCode};
@@ -24,8 +25,10 @@ const TRUSTED: Duration = Duration::from_millis(500);
 const COMPARED_BELOW: Duration = Duration::from_millis(320);
 /// Objects of one process that are remembered; beyond it all are read again.
 const MAX_CODES: usize = 65_536;
+/// Of names and line tables. 100,000 functions have some 50 MB; a process may claim a megabyte for each.
+const MAX_KEPT_BYTES: usize = 256 << 20;
 
-const UNREAD: &str = "Python code that was gone, or other code, before it could be read";
+const UNREAD: &str = "Python code that could not be read: it was gone, other code was there, or there was too much";
 
 /// What is asked of the object that a sample had at an address: what it is, or whether it is the one that is known.
 pub struct Question {
@@ -115,6 +118,7 @@ impl Known {
 pub struct Codes {
     by_place: HashMap<u32, HashMap<u64, Known>>,
     by_object: HashMap<ObjectId, Arc<Code>>,
+    kept_bytes: usize,
     unread: Option<ObjectId>,
 }
 
@@ -141,8 +145,8 @@ impl Codes {
         for Reading { place, code } in readings {
             let known = self.by_place.entry(pid).or_default();
             match code {
-                None => known.get_mut(&place).expect("asked about").confirm(),
-                Some(Ok(code)) => {
+                None => known.get_mut(&place).into_iter().for_each(Known::confirm), // unless all were dropped meanwhile
+                Some(Ok(code)) if self.kept_bytes + code.bytes() <= MAX_KEPT_BYTES => {
                     is_new = true;
                     let is_ambiguous = known.remove(&place).is_some();
                     if known.len() >= MAX_CODES {
@@ -158,7 +162,7 @@ impl Codes {
                     };
                     self.by_place.entry(pid).or_default().insert(place, new);
                 }
-                Some(Err(_)) => drop(known.remove(&place)),
+                Some(_) => drop(known.remove(&place)),
             }
         }
         is_new
@@ -166,7 +170,10 @@ impl Codes {
 
     fn intern(&mut self, code: Code, profile: &mut Profile) -> ObjectId {
         let object = profile.object(ObjectKind::Python, &code.file, &code.hash.to_be_bytes());
-        self.by_object.entry(object).or_insert_with(|| Arc::new(code));
+        if let Entry::Vacant(entry) = self.by_object.entry(object) {
+            self.kept_bytes += code.bytes();
+            entry.insert(Arc::new(code));
+        }
         object
     }
 

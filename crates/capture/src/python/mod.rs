@@ -9,10 +9,11 @@ mod codes;
 mod memory;
 mod merge;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::FileOffset;
 use stackhound_core::elf::Elf;
 use stackhound_core::profile::Profile;
@@ -118,6 +119,8 @@ enum State {
         due: Instant,
     },
     Attached(Arc<Attached>),
+    /// It took too long to answer: no more is read of it.
+    Silent(Arc<Attached>),
     /// It cannot be read.
     Refused,
 }
@@ -148,7 +151,9 @@ impl Pythons {
         }
         let candidates = self.candidates(mappings);
         let is_known = |known: &Process| match &known.state {
-            State::Attached(attached) => candidates.iter().any(|one| one.is(&attached.candidate)),
+            State::Attached(attached) | State::Silent(attached) => {
+                candidates.iter().any(|one| one.is(&attached.candidate))
+            }
             _ => known.candidates.len() == candidates.len(),
         };
         if candidates.is_empty() || self.processes.get(&pid).is_some_and(is_known) {
@@ -226,7 +231,7 @@ impl Pythons {
             (answer, _) => {
                 let why = match answer {
                     Some(Answer::Attached(Err(refusal))) => refusal.to_string(),
-                    _ => "a process's memory cannot be read in time".into(),
+                    _ => "an interpreter cannot be read in time".into(),
                 };
                 *self.refusals.entry(why).or_default() += 1;
                 State::Refused
@@ -259,14 +264,22 @@ impl Pythons {
         if asked.is_empty() {
             return;
         }
-        let attached = Arc::clone(attached);
+        let (attached, silent) = (Arc::clone(attached), Arc::clone(attached));
         match self
             .deputy
             .within(PATIENCE, move || Answer::Read(codes::read(pid, &attached, &asked)))
         {
             Some(Answer::Read(readings)) => self.has_news |= self.codes.add(pid, readings, profile),
-            _ => self.processes.get_mut(&pid).expect("looked at above").state = State::Refused,
+            _ => {
+                self.refuse("code objects cannot be read in time".into());
+                let process = self.processes.get_mut(&pid).expect("looked at above");
+                process.state = State::Silent(silent);
+            }
         }
+    }
+
+    fn refuse(&mut self, why: String) {
+        *self.refusals.entry(why).or_default() += 1;
     }
 
     /// Whether the last samples had code objects that were not known: others may follow, of a program that ends soon.
@@ -283,7 +296,9 @@ impl Pythons {
         };
         let pid = sample.header.tgid;
         let (counted, evaluation) = match &process.state {
-            State::Attached(attached) => (attached.python.layout.walk.counted, &attached.evaluation[..]),
+            State::Attached(attached) | State::Silent(attached) => {
+                (attached.python.layout.walk.counted, &attached.evaluation[..])
+            }
             State::Waiting { .. } | State::Refused => (Counted::Bytes, &[][..]), // of no code object that is known
         };
         let mut locate = |(code, instruction)| self.codes.locate(pid, code, (counted, instruction), profile);

@@ -174,6 +174,12 @@ impl Code {
         self.lines.position(instruction)
     }
 
+    /// Memory that it takes.
+    pub fn bytes(&self) -> usize {
+        let qualified = self.qualified_name.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.name.len() + qualified + self.file.len() + self.lines.table.len()
+    }
+
     /// The name to show: `module.function`, both qualified as far as can be known from outside.
     ///
     /// A code object does not say which module it is of, so it is taken from the file (`json/decoder.py` of the
