@@ -10,14 +10,15 @@
 #include "tables.h"
 #include "unwind.h"
 
-#define FRAME_BYTES 128
-#define FRAME_WORDS (FRAME_BYTES / sizeof(u64))
 #define PYTHON_WORDS 256 /* of a sample, at most: two a frame */
+#define YOUNG_NS 1000000000
+#define MAX_TRUSTED_NS 100000000
 
 struct python_frames {
 	struct walk *walk;
 	const struct python *python;
 	u64 *words;
+	u64 now_ns;
 };
 
 /* What is known of the process's interpreter; NULL when it has none. Pieces of that memory begin at multiples of 64. */
@@ -73,23 +74,69 @@ static __always_inline bool first_frame(const struct python *python, u64 state, 
 /* Whether the thread holds the interpreter's lock, as bits of the word before the frames. */
 static __always_inline u64 gil_bits(const struct python *python, u64 state)
 {
-	u64 holder;
-	s32 locked;
+	struct {
+		u64 holder;
+		s32 locked;
+		s32 padding;
+	} lock = {};
 
-	if (!python->gil_holder || bpf_probe_read_user(&locked, sizeof(locked), (void *)python->gil_locked) ||
-	    !read_word(python->gil_holder, &holder))
+	if (!python->gil_holder)
 		return 0;
-	return PYTHON_KNOWS_GIL | (locked > 0 && holder == state ? PYTHON_HOLDS_GIL : 0);
+	if (python->gil_locked == python->gil_holder + sizeof(lock.holder)) { /* as in all versions so far: one read */
+		if (bpf_probe_read_user(&lock, sizeof(lock), (void *)python->gil_holder))
+			return 0;
+	} else if (bpf_probe_read_user(&lock.locked, sizeof(lock.locked), (void *)python->gil_locked) ||
+		   !read_word(python->gil_holder, &lock.holder)) {
+		return 0;
+	}
+	return PYTHON_KNOWS_GIL | (lock.locked > 0 && lock.holder == state ? PYTHON_HOLDS_GIL : 0);
 }
 
 static __always_inline u64 frame_word(const struct walk *walk, u32 offset)
 {
-	return walk->window[offset / sizeof(u64) % FRAME_WORDS];
+	return walk->window[(walk->python_at + offset) / sizeof(u64) % WINDOW_WORDS];
 }
 
 static __always_inline u8 frame_owner(const struct walk *walk, const struct python *python)
 {
-	return ((const u8 *)walk->window)[python->owner % FRAME_BYTES];
+	return ((const u8 *)walk->window)[(walk->python_at + python->owner) % WINDOW_BYTES];
+}
+
+/*
+ * Where to begin reading so that a frame is the last thing read. A caller's frame lies just below, unless it has memory
+ * of its own; the read stays within the frame's page, because what is below that need not be there.
+ */
+static __always_inline u64 window_below(const struct walk *walk, u64 frame, u64 end)
+{
+	u64 page = frame & ~(u64)(USER_PAGE_BYTES - 1);
+
+	if (walk->python_callee - frame >= WINDOW_BYTES)
+		return frame;
+	return end - WINDOW_BYTES > page ? end - WINDOW_BYTES : page;
+}
+
+/* Sees to it that the next frame is in the window. */
+static __always_inline bool load_python_frame(struct walk *walk, const struct python *python)
+{
+	u64 frame = walk->python_frame;
+	u64 end = frame + (python->frame_bytes + 7) / 8 * 8;
+	u64 start = walk->window_start;
+	u64 bytes;
+
+	if (frame % sizeof(u64))
+		return false;
+	if (frame < start || end > start + walk->window_bytes) {
+		start = window_below(walk, frame, end);
+		bytes = end - start;
+		barrier_var(bytes);
+		walk->window_bytes = 0;
+		if (bytes > WINDOW_BYTES || !read_stack(walk->window, bytes, start))
+			return false;
+		walk->window_start = start;
+		walk->window_bytes = bytes;
+	}
+	walk->python_at = frame - start;
+	return true;
 }
 
 static __always_inline void record_python_frame(const struct python_frames *frames, u64 code, u64 instruction)
@@ -116,8 +163,8 @@ static __always_inline void record_shim(const struct python_frames *frames)
 	walk->python_is_open = false;
 }
 
-/* crates/core/src/python/code.rs has the same. */
-static __always_inline u64 code_tag(const struct python *python, u64 code)
+/* crates/core/src/python/code.rs has the same. 0: it cannot be told. */
+static __always_inline u16 read_tag(const struct python *python, u64 code)
 {
 	u64 words[4] = {};
 	u64 hash = 0;
@@ -127,7 +174,40 @@ static __always_inline u64 code_tag(const struct python *python, u64 code)
 	for (u32 i = 0; i < 4; i++)
 		if (i < python->names_words)
 			hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
-	return hash >> PYTHON_TAG_SHIFT << PYTHON_TAG_SHIFT;
+	return hash >> PYTHON_TAG_SHIFT;
+}
+
+/*
+ * For how long a tag is taken from memory: a look at a code object takes as long as several frames. One that has kept
+ * its tag for a second is looked at again after a 64th of that age, a tenth of a second at most: for so long another
+ * object that took its address may be shown as the old one. A younger one is looked at once a walk.
+ */
+static __always_inline u64 trusted_ns(const struct python_memo *memo)
+{
+	u64 age_ns = memo->checked_ns - memo->since_ns;
+
+	if (age_ns < YOUNG_NS)
+		return 0;
+	return age_ns / 64 < MAX_TRUSTED_NS ? age_ns / 64 : MAX_TRUSTED_NS;
+}
+
+static __always_inline u64 code_tag(const struct python_frames *frames, u64 code)
+{
+	struct walk *walk = frames->walk;
+	struct python_memo *memo = &walk->python_memos[code * 0x9e3779b97f4a7c15ULL >> (64 - PYTHON_MEMO_BITS)];
+	bool is_known = memo->code == code && memo->publication == walk->publication;
+	u16 tag;
+
+	if (is_known && frames->now_ns - memo->checked_ns <= trusted_ns(memo))
+		return (u64)memo->tag << PYTHON_TAG_SHIFT;
+	tag = read_tag(frames->python, code);
+	if (!is_known || tag != memo->tag)
+		memo->since_ns = frames->now_ns;
+	memo->code = code;
+	memo->publication = walk->publication;
+	memo->checked_ns = frames->now_ns;
+	memo->tag = tag;
+	return (u64)tag << PYTHON_TAG_SHIFT;
 }
 
 static __always_inline void record_frame_read(const struct python_frames *frames)
@@ -141,24 +221,21 @@ static __always_inline void record_frame_read(const struct python_frames *frames
 	if (python->entry == ENTRY_SHIM && owner >= python->shim_owner)
 		record_shim(frames);
 	else
-		record_python_frame(frames, code | code_tag(python, code) | (is_entry ? PYTHON_ENTRY : 0),
+		record_python_frame(frames, code | code_tag(frames, code) | (is_entry ? PYTHON_ENTRY : 0),
 				    frame_word(walk, python->instruction) & python->instruction_mask);
 }
 
 static long walk_python_frame(u32 index, struct python_frames *frames)
 {
-	const struct python *python = frames->python;
 	struct walk *walk = frames->walk;
-	u32 bytes = python->frame_bytes;
 
-	barrier_var(bytes);
-	bytes &= FRAME_BYTES - 1;
-	if (!read_stack(walk->window, bytes, walk->python_frame)) {
+	if (!load_python_frame(walk, frames->python)) {
 		walk->python_end = PYTHON_UNREADABLE;
 		return 1;
 	}
 	record_frame_read(frames);
-	walk->python_frame = frame_word(walk, python->previous);
+	walk->python_callee = walk->python_frame;
+	walk->python_frame = frame_word(walk, frames->python->previous);
 	if (!walk->python_frame)
 		walk->python_end = PYTHON_COMPLETE;
 	return !walk->python_frame;
@@ -180,13 +257,15 @@ static __always_inline void walk_python(struct walk *walk, struct task_struct *t
 	const struct python *python = python_of(walk->mappings);
 	u64 state = python ? thread_state(python, task) : 0;
 	u64 *words = python_words(sample);
-	struct python_frames frames = {.walk = walk, .python = python, .words = words + 1};
+	struct python_frames frames = {
+		.walk = walk, .python = python, .words = words + 1, .now_ns = sample->header.boottime_ns};
 
 	if (!python || !state)
 		return;
 	walk->python_frames = 0;
 	walk->python_is_open = false;
 	walk->python_frame = 0;
+	walk->python_callee = 0;
 	walk->window_bytes = 0; /* used for another purpose */
 	walk->python_end = PYTHON_TRUNCATED;
 	if (!first_frame(python, state, &walk->python_frame))

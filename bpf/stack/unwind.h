@@ -50,6 +50,17 @@ struct memo {
 	struct unwind_rule rule;
 };
 
+/* What was read of a code object of Python's last (python.h). */
+#define PYTHON_MEMO_BITS 9
+struct python_memo {
+	u64 code;
+	u64 since_ns; /* since then it had the tag whenever it was looked at */
+	u64 checked_ns;
+	u32 publication;
+	u16 tag;
+	u16 reserved;
+};
+
 /*
  * The stack is read by so much at a time: a read takes as long as the search for a rule, and frames are small.
  */
@@ -79,12 +90,15 @@ struct walk {
 	u8 has_caller;     /* the last step led somewhere */
 	u8 python_is_open; /* the call of the evaluation loop has frames already */
 	u64 python_frame;  /* the one that comes next */
+	u64 python_callee; /* the one before it; 0: there is none */
+	u32 python_at;     /* where in the window the frame lies, in bytes */
 	u32 python_frames; /* recorded so far */
 	u32 python_end;    /* enum python_end */
 	u64 window_start;  /* where in the stack the window lies */
 	u64 window_bytes;  /* read so far */
 	u64 window[WINDOW_WORDS];
 	struct memo memos[1 << MEMO_BITS];
+	struct python_memo python_memos[1 << PYTHON_MEMO_BITS];
 };
 
 /* All ones where left <= right, else 0; both below 2^63. */
