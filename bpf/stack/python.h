@@ -182,32 +182,34 @@ static __always_inline u16 read_tag(const struct python *python, u64 code)
  * its tag for a second is looked at again after a 64th of that age, a tenth of a second at most: for so long another
  * object that took its address may be shown as the old one. A younger one is looked at once a walk.
  */
-static __always_inline u64 trusted_ns(const struct python_memo *memo)
+static __always_inline u64 trusted_ns(u64 age_ns)
 {
-	u64 age_ns = memo->checked_ns - memo->since_ns;
-
 	if (age_ns < YOUNG_NS)
 		return 0;
 	return age_ns / 64 < MAX_TRUSTED_NS ? age_ns / 64 : MAX_TRUSTED_NS;
+}
+
+static __always_inline void renew(struct python_memo *memo, const struct python_frames *frames, u64 code)
+{
+	bool is_known = memo->code == code && memo->publication == frames->walk->publication;
+	u16 tag = read_tag(frames->python, code);
+
+	if (!is_known || tag != memo->tag)
+		memo->since_ns = frames->now_ns;
+	memo->code = code;
+	memo->publication = frames->walk->publication;
+	memo->tag = tag;
+	memo->trusted_until_ns = frames->now_ns + trusted_ns(frames->now_ns - memo->since_ns);
 }
 
 static __always_inline u64 code_tag(const struct python_frames *frames, u64 code)
 {
 	struct walk *walk = frames->walk;
 	struct python_memo *memo = &walk->python_memos[code * 0x9e3779b97f4a7c15ULL >> (64 - PYTHON_MEMO_BITS)];
-	bool is_known = memo->code == code && memo->publication == walk->publication;
-	u16 tag;
 
-	if (is_known && frames->now_ns - memo->checked_ns <= trusted_ns(memo))
-		return (u64)memo->tag << PYTHON_TAG_SHIFT;
-	tag = read_tag(frames->python, code);
-	if (!is_known || tag != memo->tag)
-		memo->since_ns = frames->now_ns;
-	memo->code = code;
-	memo->publication = walk->publication;
-	memo->checked_ns = frames->now_ns;
-	memo->tag = tag;
-	return (u64)tag << PYTHON_TAG_SHIFT;
+	if (memo->code != code || memo->publication != walk->publication || frames->now_ns > memo->trusted_until_ns)
+		renew(memo, frames, code);
+	return (u64)memo->tag << PYTHON_TAG_SHIFT;
 }
 
 static __always_inline void record_frame_read(const struct python_frames *frames)

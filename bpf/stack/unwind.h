@@ -55,7 +55,7 @@ struct memo {
 struct python_memo {
 	u64 code;
 	u64 since_ns; /* since then it had the tag whenever it was looked at */
-	u64 checked_ns;
+	u64 trusted_until_ns;
 	u32 publication;
 	u16 tag;
 	u16 reserved;
