@@ -31,6 +31,7 @@ NAMES = (
     "flood",
     "shares",
     "tree",
+    "firefox",
     "python_truth",
     "python_slowdown",
     "scale",

@@ -69,6 +69,7 @@ FORMATS: tuple[Format, ...] = (
     Format("jsonl", (".jsonl",), "a JSON object a sample, one a line"),
     Format("pprof", (".pb.gz",), "for go tool pprof and Pyroscope", binary=True, single_event=True),
     Format("speedscope", (".speedscope.json",), "for speedscope.app"),
+    Format("firefox", (".firefox.json",), "for profiler.firefox.com: threads over time, source, assembly"),
     Format("svg", (".svg",), "flame graph, a picture to print or to embed", single_event=True),
     Format("html", (".html",), "flame graph, one page to zoom and search", single_event=True),
     Format("parquet", (), "the tables, for polars, DuckDB and Spark", binary=True, directory=True, whole=True),

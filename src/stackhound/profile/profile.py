@@ -118,7 +118,7 @@ class Profile(TableSet):
         columns = (to_list(self._arrow_column("losses", name)) for name in Loss._fields)
         return [Loss(*row) for row in zip(*columns, strict=True)]
 
-    @property
+    @cached_property
     def duration_ns(self) -> int:
         """How long the recording ran; without a clock in the metadata, until the last sample."""
         end = read_int(self._metadata, "clock", "end_boottime_ns")
@@ -126,7 +126,7 @@ class Profile(TableSet):
             end = int(self.numbers("samples", "last_ns").max(initial=0))
         return max(0, end - self.start_boottime_ns)
 
-    @property
+    @cached_property
     def start_boottime_ns(self) -> int:
         """When the recording began; without a clock in the metadata, the time of the first sample."""
         start = read_int(self._metadata, "clock", "start_boottime_ns")
