@@ -7,16 +7,7 @@
 #define STACKHOUND_EMIT_H
 
 #include "maps.h"
-
-/* Behind its header. */
-static __always_inline u32 stack_words(const struct sample *sample)
-{
-	u32 words = sample->header.kernel_frames + sample->header.user_frames;
-
-	if (sample->header.flags & HAS_PYTHON)
-		words += 1 + 2 * (sample->words[words % MAX_SAMPLE_WORDS] & PYTHON_FRAMES_MASK);
-	return words;
-}
+#include "sample.h"
 
 /* A ring for each CPU; user space sets how many and how large. */
 struct {

@@ -28,27 +28,6 @@ static __always_inline u32 event_index(void *context)
 	return config.has_cookie ? bpf_get_attach_cookie(context) & (MAX_EVENTS - 1) : 0;
 }
 
-static __always_inline void describe(struct sample *sample, struct task_struct *task, u64 now_ns)
-{
-	struct task_struct *leader = READ(task, group_leader);
-	struct pid *thread_pid = READ(task, thread_pid);
-	struct pid *leader_pid = READ(leader, thread_pid);
-	struct sample_header *header = &sample->header;
-
-	header->boottime_ns = now_ns;
-	header->start_boottime_ns = READ(leader, start_boottime);
-	header->tgid = collector_id(leader_pid, READ(task, tgid));
-	header->tid = collector_id(thread_pid, READ(task, pid));
-	header->ns_tgid = own_id(leader_pid, READ(task, tgid));
-	header->ns_tid = own_id(thread_pid, READ(task, pid));
-	read_comm(header->comm, task);
-	header->cpu = bpf_get_smp_processor_id();
-	header->flags = 0;
-	header->kind = RECORD_SAMPLE;
-	header->kernel_frames = 0;
-	header->user_frames = 0;
-}
-
 static __always_inline void walk(void *context, struct task_struct *task, struct sample *sample, bool in_kernel)
 {
 	u32 task_flags = READ(task, flags);

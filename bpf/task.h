@@ -7,6 +7,8 @@
 #include <bpf/bpf_core_read.h>
 
 #define PF_VCPU 0x00000001 /* include/linux/sched.h: running a guest's code */
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 
 enum bpf_func_id___with_btf_task {

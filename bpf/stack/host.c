@@ -70,8 +70,9 @@ static void want_table(struct unwind_file *file, u32 index)
 	file->wanted = true;
 }
 
-static bool read_stack(void *to, u32 bytes, u64 address)
+static bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 address)
 {
+	(void)task;
 	return host->read(host->memory, to, bytes, address);
 }
 
@@ -107,7 +108,7 @@ void stackhound_walk(const struct host *from, struct walk *walk, u32 mappings, u
 	for (u32 i = 0; i < REGISTERS; i++)
 		walk->registers[i] = registers[i];
 	enter_interrupted(walk, ip);
-	walk_frames(walk, frames->addresses, MAX_STACK_FRAMES);
+	walk_frames(walk, 0, frames->addresses, MAX_STACK_FRAMES);
 	frames->count = walk->frames;
 	frames->end = walk->end;
 	frames->lack = walk->lack;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /*
- * The Python part of a stack: the frames of CPython's interpreter in the current thread, read where user space found out
+ * The Python part of a stack: the frames of CPython's interpreter in a thread, read where user space found out
  * that they are (crates/capture/src/python/). User space puts them between the native frames.
  */
 #ifndef STACKHOUND_STACK_PYTHON_H
@@ -16,6 +16,7 @@
 
 struct python_frames {
 	struct walk *walk;
+	struct task_struct *task;
 	const struct python *python;
 	u64 *words;
 	u64 now_ns;
@@ -45,34 +46,34 @@ static __always_inline u64 thread_pointer(struct task_struct *task)
 #endif
 }
 
-static __always_inline bool read_word(u64 address, u64 *word)
+static __always_inline bool read_word(struct task_struct *task, u64 address, u64 *word)
 {
-	return !bpf_probe_read_user(word, sizeof(*word), (void *)address);
+	return read_stack(task, word, sizeof(*word), address);
 }
 
-/* The state of the current thread; 0 when it runs no Python. */
+/* The state of the thread; 0 when it runs no Python. */
 static __always_inline u64 thread_state(const struct python *python, struct task_struct *task)
 {
 	u64 state = 0;
 
-	if (!read_word(thread_pointer(task) + python->thread_state, &state))
+	if (!read_word(task, thread_pointer(task) + python->thread_state, &state))
 		return 0;
-	if (python->thread_state_indirect && state && !read_word(state + python->thread_state_indirect, &state))
+	if (python->thread_state_indirect && state && !read_word(task, state + python->thread_state_indirect, &state))
 		return 0;
 	return state;
 }
 
-static __always_inline bool first_frame(const struct python *python, u64 state, u64 *frame)
+static __always_inline bool first_frame(const struct python *python, struct task_struct *task, u64 state, u64 *frame)
 {
-	if (!read_word(state + python->current_frame, frame))
+	if (!read_word(task, state + python->current_frame, frame))
 		return false;
 	if (python->frame_in_cframe == PYTHON_NO_CFRAME || !*frame)
 		return true;
-	return read_word(*frame + python->frame_in_cframe, frame);
+	return read_word(task, *frame + python->frame_in_cframe, frame);
 }
 
 /* Whether the thread holds the interpreter's lock, as bits of the word before the frames. */
-static __always_inline u64 gil_bits(const struct python *python, u64 state)
+static __always_inline u64 gil_bits(const struct python *python, struct task_struct *task, u64 state)
 {
 	struct {
 		u64 holder;
@@ -83,10 +84,10 @@ static __always_inline u64 gil_bits(const struct python *python, u64 state)
 	if (!python->gil_holder)
 		return 0;
 	if (python->gil_locked == python->gil_holder + sizeof(lock.holder)) { /* as in all versions so far: one read */
-		if (bpf_probe_read_user(&lock, sizeof(lock), (void *)python->gil_holder))
+		if (!read_stack(task, &lock, sizeof(lock), python->gil_holder))
 			return 0;
-	} else if (bpf_probe_read_user(&lock.locked, sizeof(lock.locked), (void *)python->gil_locked) ||
-		   !read_word(python->gil_holder, &lock.holder)) {
+	} else if (!read_stack(task, &lock.locked, sizeof(lock.locked), python->gil_locked) ||
+		   !read_word(task, python->gil_holder, &lock.holder)) {
 		return 0;
 	}
 	return PYTHON_KNOWS_GIL | (lock.locked > 0 && lock.holder == state ? PYTHON_HOLDS_GIL : 0);
@@ -116,7 +117,7 @@ static __always_inline u64 window_below(const struct walk *walk, u64 frame, u64 
 }
 
 /* Sees to it that the next frame is in the window. */
-static __always_inline bool load_python_frame(struct walk *walk, const struct python *python)
+static __always_inline bool load_python_frame(struct walk *walk, struct task_struct *task, const struct python *python)
 {
 	u64 frame = walk->python_frame;
 	u64 end = frame + (python->frame_bytes + 7) / 8 * 8;
@@ -130,7 +131,7 @@ static __always_inline bool load_python_frame(struct walk *walk, const struct py
 		bytes = end - start;
 		barrier_var(bytes);
 		walk->window_bytes = 0;
-		if (bytes > WINDOW_BYTES || !read_stack(walk->window, bytes, start))
+		if (bytes > WINDOW_BYTES || !read_stack(task, walk->window, bytes, start))
 			return false;
 		walk->window_start = start;
 		walk->window_bytes = bytes;
@@ -164,12 +165,13 @@ static __always_inline void record_shim(const struct python_frames *frames)
 }
 
 /* crates/core/src/python/code.rs has the same. 0: it cannot be told. */
-static __always_inline u16 read_tag(const struct python *python, u64 code)
+static __always_inline u16 read_tag(const struct python_frames *frames, u64 code)
 {
+	const struct python *python = frames->python;
 	u64 words[4] = {};
 	u64 hash = 0;
 
-	if (!python->names_words || bpf_probe_read_user(words, sizeof(words), (void *)(code + python->names)))
+	if (!python->names_words || !read_stack(frames->task, words, sizeof(words), code + python->names))
 		return 0;
 	for (u32 i = 0; i < 4; i++)
 		if (i < python->names_words)
@@ -192,7 +194,7 @@ static __always_inline u64 trusted_ns(u64 age_ns)
 static __always_inline void renew(struct python_memo *memo, const struct python_frames *frames, u64 code)
 {
 	bool is_known = memo->code == code && memo->publication == frames->walk->publication;
-	u16 tag = read_tag(frames->python, code);
+	u16 tag = read_tag(frames, code);
 
 	if (!is_known || tag != memo->tag)
 		memo->since_ns = frames->now_ns;
@@ -231,7 +233,7 @@ static long walk_python_frame(u32 index, struct python_frames *frames)
 {
 	struct walk *walk = frames->walk;
 
-	if (!load_python_frame(walk, frames->python)) {
+	if (!load_python_frame(walk, frames->task, frames->python)) {
 		walk->python_end = PYTHON_UNREADABLE;
 		return 1;
 	}
@@ -260,7 +262,7 @@ static __always_inline void walk_python(struct walk *walk, struct task_struct *t
 	u64 state = python ? thread_state(python, task) : 0;
 	u64 *words = python_words(sample);
 	struct python_frames frames = {
-		.walk = walk, .python = python, .words = words + 1, .now_ns = sample->header.boottime_ns};
+		.walk = walk, .task = task, .python = python, .words = words + 1, .now_ns = sample->header.boottime_ns};
 
 	if (!python || !state)
 		return;
@@ -270,13 +272,13 @@ static __always_inline void walk_python(struct walk *walk, struct task_struct *t
 	walk->python_callee = 0;
 	walk->window_bytes = 0; /* used for another purpose */
 	walk->python_end = PYTHON_TRUNCATED;
-	if (!first_frame(python, state, &walk->python_frame))
+	if (!first_frame(python, task, state, &walk->python_frame))
 		walk->python_end = PYTHON_UNREADABLE;
 	else if (!walk->python_frame)
 		return; /* between two calls */
 	else
 		bpf_loop(MAX_PYTHON_FRAMES, walk_python_frame, &frames, 0);
-	*words = gil_bits(python, state) | (u64)walk->python_end << PYTHON_END_SHIFT |
+	*words = gil_bits(python, task, state) | (u64)walk->python_end << PYTHON_END_SHIFT |
 		 (walk->python_frames & PYTHON_FRAMES_MASK);
 	sample->header.flags |= HAS_PYTHON;
 }

@@ -13,13 +13,16 @@
 #define SEGMENT_WORDS (1 << UNWIND_SEGMENT_BITS)
 #define SEGMENT_PAIRS (SEGMENT_WORDS / 2)
 
+struct task_struct;
+
 /* The segment that a reference lies in; 0 when there is none. */
 static const u64 *unwind_segment(u32 reference);
 static struct unwind_file *unwind_file(u32 index);
 static const struct unwind_rule *unwind_rule(u32 index);
 /* A file's table is missed. */
 static void want_table(struct unwind_file *file, u32 index);
-static bool read_stack(void *to, u32 bytes, u64 address);
+/* Of the memory of the thread that is walked; what a task is, is not known here. */
+static bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 address);
 /* Of a return address that may be signed (arm64). */
 static u64 without_signature(u64 address);
 
@@ -201,15 +204,15 @@ static __always_inline bool find_rule(struct walk *walk, u64 address, struct unw
 }
 
 /* Moves the window to an address; up to the end of a page where the next one cannot be read. */
-static __always_inline bool move_window(struct walk *walk, u64 address)
+static __always_inline bool move_window(struct walk *walk, struct task_struct *task, u64 address)
 {
 	u64 bytes = WINDOW_BYTES;
 
 	walk->window_start = address;
 	walk->window_bytes = 0;
-	if (!read_stack(walk->window, bytes, address)) {
+	if (!read_stack(task, walk->window, bytes, address)) {
 		bytes = USER_PAGE_BYTES - address % USER_PAGE_BYTES;
-		if (bytes >= WINDOW_BYTES || !read_stack(walk->window, bytes, address))
+		if (bytes >= WINDOW_BYTES || !read_stack(task, walk->window, bytes, address))
 			return false;
 	}
 	walk->window_bytes = bytes;
@@ -217,14 +220,14 @@ static __always_inline bool move_window(struct walk *walk, u64 address)
 }
 
 /* The word at an address of the stack. */
-static __always_inline bool load(struct walk *walk, u64 address, u64 *word)
+static __always_inline bool load(struct walk *walk, struct task_struct *task, u64 address, u64 *word)
 {
 	u64 distance = address - walk->window_start;
 
 	if (address % sizeof(u64))
-		return read_stack(word, sizeof(*word), address);
+		return read_stack(task, word, sizeof(*word), address);
 	if (distance >= walk->window_bytes) {
-		if (!move_window(walk, address))
+		if (!move_window(walk, task, address))
 			return false;
 		distance = 0;
 	}
@@ -264,24 +267,25 @@ static __always_inline bool enter_interrupted(struct walk *walk, u64 ip)
 }
 
 /* One step by the frame pointer: it points to the caller's, with the return address behind it. */
-static __always_inline bool step_by_frame_pointer(struct walk *walk, u64 cfa)
+static __always_inline bool step_by_frame_pointer(struct walk *walk, struct task_struct *task, u64 cfa)
 {
 	u64 fp, ip;
 
 	walk->base_pointer_address = BASE_POINTER_LOST;
-	if (walk->fp % sizeof(u64) || !load(walk, walk->fp, &fp) || !load(walk, walk->fp + sizeof(u64), &ip))
+	if (walk->fp % sizeof(u64) || !load(walk, task, walk->fp, &fp) ||
+	    !load(walk, task, walk->fp + sizeof(u64), &ip))
 		return end_walk(walk, END_UNREADABLE);
 	return enter_caller(walk, ip, cfa, fp);
 }
 
 /* No rule: walk->end says why, and that is the end unless the frame pointer leads on, upwards. */
-static __always_inline bool step_without_rule(struct walk *walk)
+static __always_inline bool step_without_rule(struct walk *walk, struct task_struct *task)
 {
 	u32 reason = walk->end;
 
 	if (walk->fp < walk->sp)
 		return false;
-	if (step_by_frame_pointer(walk, walk->fp + 2 * sizeof(u64))) {
+	if (step_by_frame_pointer(walk, task, walk->fp + 2 * sizeof(u64))) {
 		walk->guess = reason;
 		return true;
 	}
@@ -292,13 +296,13 @@ static __always_inline bool step_without_rule(struct walk *walk)
 
 #if defined(__TARGET_ARCH_x86)
 /* struct rt_sigframe, from where the handler returns to: the general registers lie 40 bytes above the stack pointer. */
-static __always_inline bool step_over_signal(struct walk *walk)
+static __always_inline bool step_over_signal(struct walk *walk, struct task_struct *task)
 {
 	u64 *stored = walk->window;
 	u64 *registers = walk->registers;
 
 	walk->window_bytes = 0; /* used for another purpose */
-	if (!read_stack(stored, 17 * sizeof(u64), walk->sp + 40))
+	if (!read_stack(task, stored, 17 * sizeof(u64), walk->sp + 40))
 		return end_walk(walk, END_UNREADABLE);
 	for (u32 i = 0; i < 8; i++)
 		registers[8 + i] = stored[i];
@@ -314,13 +318,13 @@ static __always_inline bool step_over_signal(struct walk *walk)
 }
 #else
 /* struct rt_sigframe: 128 bytes of siginfo, then ucontext, whose mcontext begins 176 bytes in, after fault_address. */
-static __always_inline bool step_over_signal(struct walk *walk)
+static __always_inline bool step_over_signal(struct walk *walk, struct task_struct *task)
 {
 	u64 address = walk->sp + 128 + 176 + 8;
 	u64 ip;
 
-	if (!read_stack(walk->registers, 32 * sizeof(u64), address) ||
-	    !read_stack(&ip, sizeof(u64), address + 32 * sizeof(u64)))
+	if (!read_stack(task, walk->registers, 32 * sizeof(u64), address) ||
+	    !read_stack(task, &ip, sizeof(u64), address + 32 * sizeof(u64)))
 		return end_walk(walk, END_UNREADABLE);
 	return enter_interrupted(walk, ip);
 }
@@ -356,7 +360,8 @@ static __always_inline void follow_base_pointer(struct walk *walk, const struct 
 		walk->base_pointer_address = offset == BASE_POINTER_LOST ? BASE_POINTER_LOST : cfa + offset;
 }
 
-static __always_inline bool step_to_caller(struct walk *walk, const struct unwind_rule *rule, u64 cfa)
+static __always_inline bool step_to_caller(struct walk *walk, struct task_struct *task, const struct unwind_rule *rule,
+					   u64 cfa)
 {
 	u64 fp_address = frame_pointer_address(walk, rule, cfa);
 	u64 fp = rule->frame_pointer == FRAME_POINTER_UNDEFINED ? 0 : walk->fp;
@@ -365,7 +370,7 @@ static __always_inline bool step_to_caller(struct walk *walk, const struct unwin
 	follow_base_pointer(walk, rule, cfa);
 	if (cfa < walk->sp || (cfa == walk->sp && !may_have_no_frame(rule)))
 		return end_walk(walk, END_NO_PROGRESS);
-	if (fp_address && !load(walk, fp_address, &fp))
+	if (fp_address && !load(walk, task, fp_address, &fp))
 		return end_walk(walk, END_UNREADABLE);
 #ifdef LR_REGISTER
 	if (rule->return_address == RETURN_ADDRESS_IN_LINK_REGISTER) {
@@ -374,25 +379,26 @@ static __always_inline bool step_to_caller(struct walk *walk, const struct unwin
 		return enter_caller(walk, walk->registers[LR_REGISTER], cfa, fp);
 	}
 #endif
-	if (!load(walk, cfa + rule->return_address_offset, &ip))
+	if (!load(walk, task, cfa + rule->return_address_offset, &ip))
 		return end_walk(walk, END_UNREADABLE);
 	return enter_caller(walk, ip, cfa, fp);
 }
 
 /* Whether a register of a frame that called others is known, all the same. `value` is what it was in the innermost. */
-static __always_inline bool has_base_pointer(struct walk *walk, u32 number, u64 *value)
+static __always_inline bool has_base_pointer(struct walk *walk, struct task_struct *task, u32 number, u64 *value)
 {
 #ifdef BASE_REGISTER
 	if (number != BASE_REGISTER || walk->base_pointer_address == BASE_POINTER_LOST)
 		return false;
-	return !walk->base_pointer_address || load(walk, walk->base_pointer_address, value);
+	return !walk->base_pointer_address || load(walk, task, walk->base_pointer_address, value);
 #else
 	return false;
 #endif
 }
 
 /* What the CFA is counted from; false where that is not known. */
-static __always_inline bool cfa_base(struct walk *walk, const struct unwind_rule *rule, u64 *base)
+static __always_inline bool cfa_base(struct walk *walk, struct task_struct *task, const struct unwind_rule *rule,
+				     u64 *base)
 {
 	switch (rule->cfa) {
 	case CFA_AT_SP:
@@ -407,7 +413,7 @@ static __always_inline bool cfa_base(struct walk *walk, const struct unwind_rule
 	case CFA_REGISTER:
 	case CFA_AT_REGISTER:
 		*base = walk->registers[rule->cfa_register % REGISTERS];
-		return walk->has_registers || has_base_pointer(walk, rule->cfa_register, base);
+		return walk->has_registers || has_base_pointer(walk, task, rule->cfa_register, base);
 	}
 	return false;
 }
@@ -418,25 +424,27 @@ static __always_inline bool has_indirect_cfa(const struct unwind_rule *rule)
 }
 
 /* The rules that are not stack or frame pointer plus a number. */
-static __always_inline bool step_by_rare_rule(struct walk *walk, const struct unwind_rule *rule)
+static __always_inline bool step_by_rare_rule(struct walk *walk, struct task_struct *task,
+					      const struct unwind_rule *rule)
 {
 	u64 base = 0;
 
 	if (rule->cfa == CFA_END)
 		return end_walk(walk, END_ROOT);
 	if (rule->cfa == CFA_SIGNAL)
-		return step_over_signal(walk);
+		return step_over_signal(walk, task);
 	if (rule->cfa == CFA_FRAME_POINTER) /* from one stack of Go's to another, or to none */
-		return walk->fp ? step_by_frame_pointer(walk, walk->fp + rule->cfa_offset) : end_walk(walk, END_ROOT);
-	if (!cfa_base(walk, rule, &base)) {
+		return walk->fp ? step_by_frame_pointer(walk, task, walk->fp + rule->cfa_offset)
+				: end_walk(walk, END_ROOT);
+	if (!cfa_base(walk, task, rule, &base)) {
 		walk->end = rule->cfa == CFA_NONE ? END_NO_RULE : END_UNSUPPORTED;
-		return step_without_rule(walk);
+		return step_without_rule(walk, task);
 	}
 	if (has_indirect_cfa(rule)) {
-		if (!load(walk, base + rule->cfa_indirect_offset, &base))
+		if (!load(walk, task, base + rule->cfa_indirect_offset, &base))
 			return end_walk(walk, END_UNREADABLE);
 	}
-	return step_to_caller(walk, rule, base + rule->cfa_offset);
+	return step_to_caller(walk, task, rule, base + rule->cfa_offset);
 }
 
 /* Where the rule for an address is kept. */
@@ -461,18 +469,19 @@ static __always_inline bool look_up(struct walk *walk, struct memo *memo, u64 ad
 }
 
 /* Goes from a frame to its caller's. False when the walk has ended; walk->end says how. */
-static __always_inline bool step(struct walk *walk, const struct unwind_rule *rule)
+static __always_inline bool step(struct walk *walk, struct task_struct *task, const struct unwind_rule *rule)
 {
 	if (rule->cfa == CFA_SP)
-		return step_to_caller(walk, rule, walk->sp + rule->cfa_offset);
+		return step_to_caller(walk, task, rule, walk->sp + rule->cfa_offset);
 	if (rule->cfa == CFA_FP)
-		return step_to_caller(walk, rule, walk->fp + rule->cfa_offset);
-	return step_by_rare_rule(walk, rule);
+		return step_to_caller(walk, task, rule, walk->fp + rule->cfa_offset);
+	return step_by_rare_rule(walk, task, rule);
 }
 
 /* What the steps of a walk share; all that changes is in memory that the verifier does not follow. */
 struct frames {
 	struct walk *walk;
+	struct task_struct *task;
 	u64 *words;
 };
 
@@ -491,6 +500,7 @@ static __always_inline void record_frame(const struct frames *frames, u32 index)
 static long walk_frame(u32 index, struct frames *frames)
 {
 	struct walk *walk = frames->walk;
+	struct task_struct *task = frames->task;
 	u64 address = walk->ip - walk->is_call;
 	struct memo *memo = memo_of(walk, address);
 	bool has_rule = look_up(walk, memo, address);
@@ -504,14 +514,14 @@ static long walk_frame(u32 index, struct frames *frames)
 		walk->lack = walk->guess;
 	walk->guess = 0;
 	record_frame(frames, index);
-	walk->has_caller = has_rule ? step(walk, &memo->rule) : step_without_rule(walk);
+	walk->has_caller = has_rule ? step(walk, task, &memo->rule) : step_without_rule(walk, task);
 	return !walk->has_caller;
 }
 
 /* Walks from where the walk begins, and writes an address for each frame. */
-static __always_inline void walk_frames(struct walk *walk, u64 *words, u32 max_frames)
+static __always_inline void walk_frames(struct walk *walk, struct task_struct *task, u64 *words, u32 max_frames)
 {
-	struct frames frames = {.walk = walk, .words = words};
+	struct frames frames = {.walk = walk, .task = task, .words = words};
 
 	walk->mapping_start = 0;
 	walk->mapping_end = 0;

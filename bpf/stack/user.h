@@ -44,9 +44,9 @@ static __always_inline void walk_frame_pointers(void *context, struct sample *sa
 		sample->header.flags |= USER_TRUNCATED;
 }
 
-static __always_inline void walk_tables(struct walk *walk, struct sample *sample)
+static __always_inline void walk_tables(struct walk *walk, struct task_struct *task, struct sample *sample)
 {
-	walk_frames(walk, user_words(sample), config.max_frames);
+	walk_frames(walk, task, user_words(sample), config.max_frames);
 	if (walk->end == END_TRUNCATED)
 		sample->header.flags |= USER_TRUNCATED;
 	if (walk->lack)
@@ -55,25 +55,30 @@ static __always_inline void walk_tables(struct walk *walk, struct sample *sample
 	set_user_end(sample, walk->end);
 }
 
+/* False when the process's mappings are not known, or it is a 32-bit program: the sample says which. */
+static __always_inline bool walk_by_tables(struct walk *walk, struct task_struct *task, struct sample *sample)
+{
+	walk->mappings = mappings_of(task, sample->header.tgid);
+	walk->publication = publication_of(walk->mappings);
+	if (!walk->publication || !begin_walk(walk, task)) {
+		set_user_end(sample, walk->mappings ? END_OTHER_ABI : END_NO_MAPPINGS);
+		return false;
+	}
+	walk_tables(walk, task, sample);
+	walk_python(walk, task, sample);
+	return true;
+}
+
 static __always_inline void walk_user(void *context, struct task_struct *task, struct sample *sample)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct walk *walk = config.unwind ? bpf_map_lookup_elem(&walks, &cpu) : 0;
 
-	if (!walk) {
-		walk_frame_pointers(context, sample);
+	if (walk && walk_by_tables(walk, task, sample))
 		return;
-	}
-	walk->mappings = mappings_of(task, sample->header.tgid);
-	walk->publication = publication_of(walk->mappings);
-	if (walk->publication && begin_walk(walk, task)) {
-		walk_tables(walk, sample);
-		walk_python(walk, task, sample);
-		return;
-	}
 	walk_frame_pointers(context, sample);
-	sample->header.flags |= USER_FRAME_POINTERS;
-	set_user_end(sample, walk->mappings ? END_OTHER_ABI : END_NO_MAPPINGS);
+	if (walk)
+		sample->header.flags |= USER_FRAME_POINTERS;
 }
 
 #endif
