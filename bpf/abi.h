@@ -122,6 +122,23 @@ struct ring {
 	u64 tail_line[7];
 };
 
+/*
+ * What a dump says of a thread: this, then its sample as a ring has it. task_state has the kernel's own bits of
+ * task_struct.__state and, in the upper half, those of exit_state.
+ */
+struct dumped_thread {
+	u64 cpu_ns; /* time on the CPU so far */
+	u64 task_state;
+	u8 has_run; /* while it was looked at: there is no stack */
+	u8 io_wait;
+	u8 reserved[6];
+};
+
+struct dumped {
+	struct dumped_thread thread;
+	struct sample sample;
+};
+
 /* One place of the combining cache; free when count is 0. */
 struct combined {
 	u64 hash;

@@ -126,7 +126,23 @@ struct thread_struct {
 };
 #endif
 
+struct thread_info {
+	u32 cpu;
+};
+
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	int on_cpu;
+	struct sched_entity se;
+	int exit_state;
+	unsigned int in_iowait : 1;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	unsigned int flags;
 	struct mm_struct *mm;
 	int pid;
@@ -140,6 +156,17 @@ struct task_struct {
 	char comm[16];
 	struct signal_struct *signal;
 	struct thread_struct thread;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 #pragma clang attribute pop

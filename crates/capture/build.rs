@@ -10,8 +10,8 @@ use std::process::Command;
 #[path = "build/abi.rs"]
 mod abi;
 
-/// Each becomes an object of its own: those that record, and the one that looks up names.
-const OBJECTS: [&str; 2] = ["programs", "names"];
+/// Each becomes an object of its own: those that record, the one that looks at threads, the one that looks up names.
+const OBJECTS: [&str; 3] = ["programs", "dump", "names"];
 
 const ARCHITECTURES: [&str; 2] = ["-D__TARGET_ARCH_x86", "-D__TARGET_ARCH_arm64"];
 

@@ -13,6 +13,7 @@ mod cost;
 mod cpus;
 mod deputy;
 mod drain;
+mod dump;
 mod error;
 mod files;
 mod informer;
@@ -45,6 +46,7 @@ pub mod unwind;
 mod waker;
 
 pub use board::{Status, WaitOutcome};
+pub use dump::dump;
 pub use error::{Error, ErrorKind, Result};
 pub use options::{EventSpec, Options, Sampling};
 pub use recording::Finished;

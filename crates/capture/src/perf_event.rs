@@ -8,7 +8,8 @@ use libbpf_sys::perf_event_attr;
 use crate::options::{EventSpec, Options, Sampling};
 
 const PERF_TYPE_HARDWARE: u32 = 0;
-const PERF_TYPE_SOFTWARE: u32 = 1;
+/// Of the kernel's own counters, clocks among them.
+pub const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
 const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
 const PERF_FLAG_FD_CLOEXEC: u64 = 8;

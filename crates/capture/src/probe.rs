@@ -23,6 +23,7 @@ pub struct Probe {
 pub fn probe() -> Vec<Probe> {
     vec![
         sampling(),
+        threads(),
         sideband(),
         hardware(),
         program("tracepoint programs", ProgramType::Tracepoint),
@@ -118,6 +119,18 @@ fn sampling() -> Probe {
         Programs::load(&options, vec![trigger], &layout).and_then(|mut programs| programs.attach_missing(&online));
     let say = |events: usize| format!("perf_event and tp_btf programs load and attach, {events} CPUs");
     result("sampling programs", tried.map(say).map_err(|error| error.message))
+}
+
+/// What `dump` needs, tried on this process.
+fn threads() -> Probe {
+    match crate::dump::try_out(&options()) {
+        Ok(()) => result("task iterator", Ok("dump shows what threads do".into())),
+        Err(error) => Probe {
+            name: "task iterator",
+            state: "degraded",
+            detail: format!("no dump: {}", error.message),
+        },
+    }
 }
 
 fn sideband() -> Probe {

@@ -300,7 +300,8 @@ fn phase_step(trigger: &Trigger, cpus: usize) -> std::time::Duration {
     std::time::Duration::from_nanos(period_ns.min(100_000_000) / cpus.max(1) as u64)
 }
 
-fn configure(
+/// What all programs are told when they are loaded.
+pub fn configure(
     options: &Options,
     triggers: &[Trigger],
     ring_bytes: usize,
@@ -385,7 +386,7 @@ fn prev_power_of_two(number: usize) -> usize {
 }
 
 fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Trigger]) -> Result<Object> {
-    let mut object = open(config)?;
+    let mut object = open(PROGRAMS, config)?;
     let mut map = open_map(&mut object, "rings");
     map.set_max_entries(rings.rings as u32)
         .and_then(|()| map.set_value_size(rings.value_bytes() as u32))
@@ -439,9 +440,10 @@ fn attach_followers(object: &mut Object, options: &Options) -> Result<Vec<Link>>
         .collect()
 }
 
-fn open(config: &abi::Config) -> Result<OpenObject> {
+/// An object file, configured.
+pub fn open(file: &[u8], config: &abi::Config) -> Result<OpenObject> {
     let mut object = ObjectBuilder::default()
-        .open_memory(PROGRAMS)
+        .open_memory(file)
         .map_err(|error| bpf_error("the BPF programs cannot be read", &error))?;
     // SAFETY: Config has no padding (asserted where it is made), so all its bytes are set.
     let value = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(config).cast(), size_of::<abi::Config>()) };
@@ -451,7 +453,8 @@ fn open(config: &abi::Config) -> Result<OpenObject> {
     Ok(object)
 }
 
-fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> OpenMapMut<'a> {
+/// A map of it.
+pub fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> OpenMapMut<'a> {
     let is_named = |map: &OpenMapMut<'_>| {
         map.name()
             .to_str()

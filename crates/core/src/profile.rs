@@ -9,6 +9,7 @@ use crate::address::ObjectAddr;
 use crate::intern::{Locations, Objects, Stacks, Threads};
 use crate::rows::{
     EventRow, LocationId, MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, SampleRow, StackId, ThreadId,
+    ThreadStateRow,
 };
 use crate::samples::Samples;
 use crate::symbolize::{Functions, LineRow, Pool};
@@ -110,6 +111,13 @@ impl Profile {
     /// One observation. Its id is given when it is handed over, in the order of time.
     pub fn sample(&mut self, row: SampleRow) {
         self.samples.push(row);
+    }
+
+    /// What the thread of the last sample was doing.
+    pub fn thread_state(&mut self, row: ThreadStateRow) {
+        if let Some(last) = self.samples.len().checked_sub(1) {
+            self.samples.thread_states.push((last as u32, row));
+        }
     }
 
     /// An observation that shares a row with those of the same event, CPU, thread and stack.

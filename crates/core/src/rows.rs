@@ -143,6 +143,59 @@ pub struct EventRow {
     pub rate: u64,
 }
 
+/// What a thread was doing when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadState {
+    /// On a CPU.
+    Running,
+    /// Waiting for a CPU.
+    Runnable,
+    /// Until something happens, or a signal comes.
+    Sleeping,
+    /// Until something happens; most often for a device.
+    Uninterruptible,
+    /// By a signal.
+    Stopped,
+    /// By a debugger.
+    Traced,
+    /// By a cgroup's freezer, or while the machine is being suspended.
+    Frozen,
+    /// A kernel thread that has nothing to do.
+    Idle,
+    /// Nobody has taken note of its end yet.
+    Ended,
+}
+
+impl ThreadState {
+    /// As in the column `thread_states.state`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Runnable => "runnable",
+            Self::Sleeping => "sleeping",
+            Self::Uninterruptible => "uninterruptible",
+            Self::Stopped => "stopped",
+            Self::Traced => "traced",
+            Self::Frozen => "frozen",
+            Self::Idle => "idle",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// What a dump says of a thread beyond its sample.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadStateRow {
+    /// What it was doing.
+    pub state: ThreadState,
+    /// Whether it was waiting for a device.
+    pub io_wait: bool,
+    /// Its time on the CPU so far.
+    pub cpu_ns: u64,
+    /// Whether the sample has its stack: not of a thread that ran each time that it was looked at.
+    pub has_stack: bool,
+}
+
 /// One observation, or several alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SampleRow<'a> {

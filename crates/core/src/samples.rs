@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::rows::{SampleRow, StackId, ThreadId};
+use crate::rows::{SampleRow, StackId, ThreadId, ThreadStateRow};
 
 /// A column that takes no memory while all its values are the same.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +62,7 @@ pub(crate) struct Samples {
     pub(crate) addresses: Addresses,
     /// (row, period)
     pub(crate) periods: Vec<(u32, u64)>,
+    pub(crate) thread_states: Vec<(u32, ThreadStateRow)>,
     combined: HashMap<Key, u32>,
 }
 

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array,
 use arrow_schema::{Field, Schema};
 
 use crate::profile::{Profile, Taken};
-use crate::rows::LocationId;
+use crate::rows::{LocationId, ThreadStateRow};
 use crate::samples::Column;
 
 /// (name, column, whether it may be null)
@@ -35,10 +35,12 @@ impl Profile {
         let order = self.samples.by_time();
         let mut tables = vec![("samples", self.samples(first_id, &order))];
         let has_addresses = !self.samples.addresses.rows.is_empty();
-        if has_addresses || !self.samples.periods.is_empty() {
+        let has_states = !self.samples.thread_states.is_empty();
+        if has_addresses || has_states || !self.samples.periods.is_empty() {
             let ids = ids_by_row(first_id, &order);
             tables.extend(has_addresses.then(|| ("addresses", self.addresses(&ids))));
             tables.extend((!self.samples.periods.is_empty()).then(|| ("periods", self.periods(&ids))));
+            tables.extend(has_states.then(|| ("thread_states", self.thread_states(&ids))));
         }
         tables
     }
@@ -89,6 +91,23 @@ impl Profile {
         table([
             ("sample", uint64(rows.iter().map(|row| row.0)), false),
             ("period", uint64(rows.iter().map(|row| row.1)), false),
+        ])
+    }
+
+    fn thread_states(&self, ids: &[u64]) -> RecordBatch {
+        let mut rows: Vec<_> = (self.samples.thread_states.iter())
+            .map(|(row, state)| (ids[*row as usize], state))
+            .collect();
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        let boolean = |of: fn(&ThreadStateRow) -> bool| -> ArrayRef {
+            Arc::new(rows.iter().map(|(_, state)| Some(of(state))).collect::<BooleanArray>())
+        };
+        table([
+            ("sample", uint64(rows.iter().map(|(id, _)| *id)), false),
+            ("state", utf8(rows.iter().map(|(_, state)| state.state.name())), false),
+            ("io_wait", boolean(|state| state.io_wait), false),
+            ("cpu_ns", uint64(rows.iter().map(|(_, state)| state.cpu_ns)), false),
+            ("has_stack", boolean(|state| state.has_stack), false),
         ])
     }
 

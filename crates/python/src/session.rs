@@ -122,6 +122,14 @@ fn not_running() -> PyErr {
     )
 }
 
+/// What every thread of the processes `pids` does now. Takes the options of a `Session`; its events are not used.
+#[pyfunction]
+pub fn dump(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<(Tables, String)> {
+    let options = parse_options(options)?;
+    let finished = py.detach(|| capture::dump(options)).map_err(from_capture)?;
+    Ok((Tables::new(finished.tables), finished.metadata))
+}
+
 /// Events this machine could have, beyond those that every kernel has: (name, kind, why not).
 #[pyfunction]
 pub fn list_events(py: Python<'_>) -> Vec<(String, &'static str, String)> {

@@ -17,7 +17,7 @@ use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::FileOffset;
 use stackhound_core::elf::Elf;
 use stackhound_core::profile::Profile;
-use stackhound_core::python::{Code, Counted, Interpreter, Refusal};
+use stackhound_core::python::{Code, Counted, Interpreter, Refusal, Version};
 use stackhound_core::rows::ObjectId;
 
 use crate::abi;
@@ -315,6 +315,14 @@ impl Pythons {
     /// What is known of an object that is a code object; Err for the one that stands for those that could not be read.
     pub fn code(&self, object: ObjectId) -> Option<std::result::Result<&Arc<Code>, &'static str>> {
         self.codes.of(object)
+    }
+
+    /// The processes whose interpreters can be read, and which CPython each runs.
+    pub fn versions(&self) -> impl Iterator<Item = (u32, Version)> {
+        self.processes.iter().filter_map(|(pid, process)| match &process.state {
+            State::Attached(attached) | State::Silent(attached) => Some((*pid, attached.python.layout.version)),
+            State::Waiting { .. } | State::Refused => None,
+        })
     }
 
     /// Which interpreters could not be read, in words.

@@ -1,0 +1,250 @@
+//! What every thread of some processes does now, while they go on.
+//!
+//! A thread that sleeps, is stopped or waits for a CPU has left its registers in the kernel: `iterator` has its stack
+//! walked from outside, and a stack counts only if the thread stood still meanwhile. One that is on a CPU is sampled
+//! there, by the events and the program of a recording, or found asleep soon after: for each thread it is what came
+//! first. So no thread is stopped, and each stack was that thread's at the moment that its sample is marked with.
+
+mod iterator;
+mod state;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::abi;
+use crate::cost;
+use crate::cpus;
+use crate::drain::{Layout, Rings};
+use crate::error::{Error, Result};
+use crate::informer;
+use crate::intake::Intake;
+use crate::metadata::{Beginning, Ending};
+use crate::options::{EventSpec, Options, Sampling};
+use crate::perf_event::{PERF_TYPE_SOFTWARE, Trigger};
+use crate::programs::{Programs, possible_cpus};
+use crate::raw_sample::RawSample;
+use crate::recording::Finished;
+use crate::setup;
+use crate::targets::Targets;
+use crate::unwind::Unwinder;
+use crate::waker::Waker;
+use iterator::{Dumped, Scope, ThreadIterator};
+
+/// Threads on a CPU are sampled after so much time on it, at the latest.
+const TICK_NS: u64 = 1_000_000;
+/// Between two looks at the threads that were on a CPU.
+const ROUND: Duration = Duration::from_millis(2);
+/// For so long; then a thread is shown without its stack. Only one that comes and goes within microseconds lasts.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// Of each CPU: 32 of the longest samples, of which a round brings two or three.
+const RING_BYTES: usize = 128 << 10;
+
+/// Looks once, at all threads of `options.pids`.
+pub fn dump(mut options: Options) -> Result<Finished> {
+    setup::raise_open_files_limit();
+    Targets::new(&options.pids)?;
+    options.events = vec![tick()];
+    options.ring_bytes = Some(RING_BYTES);
+    let mut dump = Dump::prepare(options)?;
+    dump.look_at_all()?;
+    dump.finish()
+}
+
+/// Whether the kernel can tell what threads do: tried out on this process.
+pub fn try_out(options: &Options) -> Result<()> {
+    let layout = Layout::new(RING_BYTES, possible_cpus()?, &cpus::online());
+    let mut programs = Programs::load(options, Vec::new(), &layout)?;
+    let mut iterator = ThreadIterator::load(options, &programs.unwind_maps())?;
+    iterator.read(Scope::Process(std::process::id())).map(drop)
+}
+
+/// A thread that was on a CPU when it was looked at.
+struct Running {
+    thread: abi::DumpedThread,
+    header: abi::SampleHeader,
+}
+
+struct Dump {
+    options: Options,
+    programs: Programs,
+    rings: Rings,
+    iterator: ThreadIterator,
+    intake: Intake,
+    unwinder: Unwinder,
+    beginning: Beginning,
+    /// By thread id.
+    running: BTreeMap<u32, Running>,
+    notes: Vec<String>,
+}
+
+impl Dump {
+    /// Everything that a stack needs is there when this returns: the processes' mappings, tables, interpreters.
+    fn prepare(options: Options) -> Result<Self> {
+        let online = cpus::online();
+        let trigger = Trigger::settle(&options.events[0], &options, online[0]);
+        let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online);
+        let mut programs = Programs::load(&options, vec![trigger], &layout)?;
+        let rings = Rings::new(programs.rings(), layout, &online)?;
+        let iterator = ThreadIterator::load(&options, &programs.unwind_maps())?;
+        let mut intake = Intake::new(&options, vec![Trigger::settle(&once(), &options, online[0])])?;
+        setup::scan_first(&options, &mut intake);
+        let waker = Waker::new().map_err(|error| Error::system("no eventfd for the dump", &error))?;
+        let unwinder = informer::begin_unwinding(&options, &mut programs, &mut intake, waker)?;
+        Ok(Self {
+            options,
+            programs,
+            rings,
+            iterator,
+            intake,
+            unwinder,
+            beginning: Beginning::now(),
+            running: BTreeMap::new(),
+            notes: Vec::new(),
+        })
+    }
+
+    fn look_at_all(&mut self) -> Result<()> {
+        for pid in self.options.pids.clone() {
+            self.look(Scope::Process(pid))?;
+        }
+        if !self.running.is_empty() {
+            self.programs.attach_missing(&cpus::online())?;
+            self.wait_for_running()?;
+            self.programs.detach();
+        }
+        for Running { thread, header } in std::mem::take(&mut self.running).into_values() {
+            self.store(&thread, &without_stack(header), false);
+        }
+        Ok(())
+    }
+
+    fn wait_for_running(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.running.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(ROUND);
+            self.take_ticks();
+            for tid in self.running.keys().copied().collect::<Vec<_>>() {
+                self.look(Scope::Thread(tid))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at threads, and stores those that stood still.
+    fn look(&mut self, scope: Scope) -> Result<()> {
+        let Some(words) = self.iterator.read(scope)? else {
+            let silent = "their memory is served by a program that does not answer, or their mappings are locked";
+            self.notes.push(format!("{scope} cannot be looked at: {silent}"));
+            self.running.retain(|tid, running| !scope.has(*tid, &running.header));
+            self.iterator = ThreadIterator::load(&self.options, &self.programs.unwind_maps())?;
+            return Ok(());
+        };
+        self.running.retain(|tid, running| !scope.has(*tid, &running.header)); // those that are left are told again
+        let found: Vec<Dumped<'_>> = iterator::parse(&words).collect();
+        let samples = found.iter().map(|dumped| dumped.sample);
+        self.intake.pythons.learn(samples, &mut self.intake.profile);
+        for Dumped { thread, sample } in found {
+            if thread.has_run == 0 {
+                self.store(&thread, &sample, true);
+            } else {
+                let header = sample.header;
+                self.running.insert(header.tid, Running { thread, header });
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the samples of threads that were on a CPU.
+    fn take_ticks(&mut self) {
+        self.rings.look();
+        let Self {
+            rings, intake, running, ..
+        } = self;
+        intake.pythons.learn(rings.found(), &mut intake.profile);
+        rings.take(|sample| {
+            if let Some(Running { thread, .. }) = running.remove(&sample.header.tid) {
+                intake.store(&sample);
+                intake.profile.thread_state(state::describe(&thread, true));
+            }
+        });
+    }
+
+    fn store(&mut self, thread: &abi::DumpedThread, sample: &RawSample<'_>, has_stack: bool) {
+        self.intake.store(sample);
+        self.intake.profile.thread_state(state::describe(thread, has_stack));
+    }
+
+    fn finish(mut self) -> Result<Finished> {
+        let counters = self.programs.counters();
+        let ending = Ending {
+            counters: &counters,
+            triggers: vec![once().name],
+            end_boottime_ns: cost::boottime_ns(),
+            idle_ns: self.beginning.idle_ns(),
+            collector_cpu_ns: self.beginning.collector_cpu_ns(),
+            resident_bytes: cost::resident_bytes(),
+            unwind_bytes: self.unwinder.memory_bytes(),
+            python: self.intake.pythons.cost,
+            notes: self.notes(),
+        };
+        let mut metadata = self.beginning.finish(&self.options, &ending);
+        metadata["pythons"] = self.pythons();
+        self.intake.symbolize(true)?;
+        Ok(Finished {
+            tables: self.intake.profile.tables(),
+            metadata: metadata.to_string(),
+        })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        notes.extend(self.unwinder.lacks());
+        notes.extend(self.intake.pythons.notes());
+        notes
+    }
+
+    /// The version of each process's interpreter.
+    fn pythons(&self) -> Value {
+        let versions = self.intake.pythons.versions();
+        let by_pid: Map<String, Value> = versions
+            .map(|(pid, version)| (pid.to_string(), json!(version.to_string())))
+            .collect();
+        by_pid.into()
+    }
+}
+
+/// What samples threads on a CPU.
+fn tick() -> EventSpec {
+    event("cpu-clock", "nanoseconds", Sampling::Period(TICK_NS))
+}
+
+/// What a dump's samples are of.
+fn once() -> EventSpec {
+    event("dump", "count", Sampling::Period(1))
+}
+
+fn event(name: &str, unit: &str, sampling: Sampling) -> EventSpec {
+    EventSpec {
+        name: name.into(),
+        unit: unit.into(),
+        kind: Some(PERF_TYPE_SOFTWARE),
+        config: [0; 3], // the CPU clock
+        sampling,
+        tracepoint: None,
+        exclude_kernel: false,
+        exclude_user: false,
+    }
+}
+
+fn without_stack(header: abi::SampleHeader) -> RawSample<'static> {
+    RawSample {
+        last_ns: header.boottime_ns,
+        header,
+        kernel: &[],
+        user: &[],
+        python: None,
+        count: 1,
+    }
+}
