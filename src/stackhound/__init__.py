@@ -7,6 +7,7 @@ Example:
     profile.top(10)                                 # an Arrow table that also prints well
     polars.DataFrame(profile.table("samples"))      # any Arrow reader: polars, DuckDB, pandas
     profile.focus("json").export("flame.html")
+    stackhound.dump([1234])                         # what each thread of a process does now, as such a profile
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from stackhound.profile import Profile, load
-    from stackhound.recording import Recorder, record
+    from stackhound.recording import Recorder, dump, record
 
-__all__ = ["Profile", "Recorder", "StackhoundError", "errors", "load", "record"]
+__all__ = ["Profile", "Recorder", "StackhoundError", "dump", "errors", "load", "record"]
 
 #: Where each name lives. They are imported at first use: numpy and Arrow would double the start of the command line.
 _HOMES = {
@@ -32,6 +33,7 @@ _HOMES = {
     "load": "stackhound.profile",
     "Recorder": "stackhound.recording",
     "record": "stackhound.recording",
+    "dump": "stackhound.recording",
 }
 
 

@@ -8,6 +8,7 @@ __all__ = [
     "Tables",
     "build_id",
     "call_tree",
+    "dump",
     "encode_pprof",
     "inspect_process",
     "intern_paths",
@@ -63,6 +64,16 @@ class Session:
         """Stop and drain unless that is done, symbolize. Returns the tables and the metadata as JSON text."""
     def close(self) -> None:
         """Stop and throw away. Does nothing the second time."""
+
+def dump(options: dict[str, Any]) -> tuple[Tables, str]:
+    """What every thread of the processes ``pids`` does now, none of which is stopped.
+
+    Args:
+        options: as of a `Session`; its events are not used.
+
+    Returns:
+        One sample a thread of the event ``dump``, the table ``thread_states``, and the metadata as JSON text.
+    """
 
 def build_id(path: str) -> str:
     """The build-id of an ELF file in hexadecimal digits; empty when it has none, or is no ELF file."""

@@ -21,6 +21,7 @@ from stackhound.profile.escape import printable
 from stackhound.profile.paths import read_paths
 from stackhound.profile.schema import SampleFlag
 from stackhound.profile.units import format_value
+from stackhound.profile.waits import TAKES_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,13 +32,6 @@ if TYPE_CHECKING:
 
 ASLEEP: Final = "off-cpu"
 NO_FUNCTION: Final = ("(no Python function)", "")
-
-#: Functions in which a thread sleeps until it has the lock. ``take_gil`` and ``drop_gil``, which waits for another to
-#: take it, are all that it needs; the others are exported, and so known of a stripped interpreter (3.9 to 3.14,
-#: ``Python/ceval_gil.c``, ``Python/pystate.c``).
-WAITS: Final = frozenset(
-    {"take_gil", "drop_gil", "PyEval_RestoreThread", "PyEval_AcquireThread", "PyEval_AcquireLock", "PyGILState_Ensure"}
-)
 
 
 class Row(NamedTuple):
@@ -112,7 +106,7 @@ class _Stacks:
     Attributes:
         functions: (name, file) of Python's functions; the last one stands for none.
         function: int64 (n_stacks,): the innermost one of each stack.
-        waits: bool (n_stacks,): whether one of `WAITS` was called by it.
+        waits: bool (n_stacks,): whether one of `TAKES_LOCK` was called by it.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -134,8 +128,8 @@ class _Stacks:
 
 
 def _waiting_locations(profile: Profile) -> Numbers:
-    """Bool (n_locations,): those with one of `WAITS`, inlined or not."""
-    is_wait = np.array([name in WAITS for name in profile.texts("functions", "name")], bool)
+    """Bool (n_locations,): those with one of `TAKES_LOCK`, inlined or not."""
+    is_wait = np.array([name in TAKES_LOCK for name in profile.texts("functions", "name")], bool)
     lines = is_wait[profile.numbers("lines", "function")]
     found = np.zeros(profile.table("locations").num_rows, bool)
     found[profile.numbers("lines", "location")[lines]] = True

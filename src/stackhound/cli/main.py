@@ -33,6 +33,7 @@ SUBCOMMANDS: Final = {
     "record": "Record this machine, some processes, or a command.",
     "run": "Record a Python script.",
     "stream": "Print each sample as it happens.",
+    "dump": "Print what every thread of a process does now.",
     "report": "Show a profile in the terminal.",
     "export": "Write a profile in another format.",
     "list": "List the events that this machine has.",

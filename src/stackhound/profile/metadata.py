@@ -75,6 +75,7 @@ class Metadata(TypedDict, total=False):
     cost: Cost
     counters: dict[str, Any]  # as in bpf/abi.h; ``user_ends`` is a list, by the numbers of schema.USER_ENDS
     triggers: list[str]  # what fired, by event: ``cycles``, ``cpu-clock``
+    pythons: dict[str, str]  # of a dump: by pid, the version of its CPython
     notes: list[str]
     transforms: list[str]  # what was done to the profile after recording, in order
     inverted: bool  # stacks run leaf → root, and so do the lines of a location

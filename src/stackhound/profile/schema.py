@@ -7,7 +7,7 @@ test compares the two. Ids are row numbers of the table that they name, unless s
        │  ├─ thread ──→ threads ─ process ──→ processes ←─ process ─ mappings ─ object ─┐
        │  └─ stack ───→ stacks ─ parent ──→ stacks                                      │
        │                   └─ location ──→ locations ─ object ──→ objects ←─────────────┘
-       └─ id ←─ sample ─ addresses             └──← location ─ lines ─ function ──→ functions
+       └─ id ←─ sample ─ addresses, …          └──← location ─ lines ─ function ──→ functions
 
 A table or a column that is not listed here is kept as it is when a profile is rewritten.
 """
@@ -129,6 +129,14 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
     "addresses": {"sample": "uint64", "addresses": "list<uint64>"},
     # The hardware period behind a ``cpu`` sample whose value is nominal time.
     "periods": {"sample": "uint64", "period": "uint64"},
+    # What the thread of a dump's sample was doing.
+    "thread_states": {
+        "sample": "uint64",
+        "state": "utf8",  # one of THREAD_STATES
+        "io_wait": "bool",  # for a device
+        "cpu_ns": "uint64",  # its time on the CPU so far
+        "has_stack": "bool",  # false: it ran each time that it was looked at
+    },
 }
 
 #: Columns that hold row numbers, and of which table.
@@ -147,6 +155,17 @@ REFERENCES: Final[dict[tuple[str, str], str]] = {
     ("threads", "process"): "processes",
 }
 
+THREAD_STATES: Final = (
+    "running",
+    "runnable",  # waits for a CPU
+    "sleeping",
+    "uninterruptible",
+    "stopped",  # by a signal
+    "traced",  # stopped by a debugger
+    "frozen",
+    "idle",  # a kernel thread without work
+    "ended",  # and nobody has taken note of it
+)
 OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "unknown")
 KERNEL_KINDS: Final = frozenset({"kernel", "module", "bpf"})
 
