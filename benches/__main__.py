@@ -34,6 +34,7 @@ NAMES = (
     "firefox",
     "python_truth",
     "python_slowdown",
+    "dump",
     "scale",
 )
 
