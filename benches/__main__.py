@@ -29,6 +29,7 @@ NAMES = (
     "unseen",
     "start",
     "flood",
+    "faults",
     "shares",
     "tree",
     "firefox",

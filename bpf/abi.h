@@ -56,7 +56,7 @@ enum user_end {
 /* What a sample is before its addresses: the part that two samples of one stack share starts at start_boottime_ns. */
 struct sample_header {
 	u64 boottime_ns;
-	u64 period;            /* the event's own, e.g. cycles; 0 for tracepoints */
+	u64 period; /* what it stands for, e.g. cycles; 0 for tracepoints. Of RECORD_COMBINED: all observations together */
 	u64 start_boottime_ns; /* of the thread group leader: with tgid it names a process for good */
 	u32 tgid;              /* as the collector's PID namespace has it; 0 when it cannot see the process */
 	u32 tid;
@@ -165,6 +165,7 @@ struct counters {
 	u64 user_unreadable;
 	u64 user_ends[USER_ENDS];      /* walks of user stacks by enum user_end */
 	u64 targets_full;              /* children that could not be added to the filter */
+	u64 uncounted_faults;          /* threads whose page faults are in no process's sum, for want of room */
 	u64 timed_runs;                /* of the runs that took a sample, those that looked at the clock twice */
 	u64 timed_ns;                  /* spent in those */
 	u64 event_entries[MAX_EVENTS]; /* without idle ones */
@@ -177,7 +178,7 @@ struct config {
 	u32 self_tgid;     /* in the collector's namespace; 0: the collector is sampled too */
 	u32 max_frames;    /* min(MAX_STACK_FRAMES, kernel.perf_event_max_stack) */
 	u32 combine_slots; /* a CPU, a power of two; 0: no combining */
-	u32 reserved;
+	u32 own_counts;    /* a bit each: events whose samples stand for what the event has counted since the last one */
 	u8 comm[COMM_BYTES];
 	u32 tracepoint_periods[MAX_EVENTS]; /* of the hits on a CPU, each so many makes a sample */
 	u8 filter_targets;
@@ -188,7 +189,22 @@ struct config {
 	u8 kernel_only;
 	u8 has_cookie; /* several events: bpf_get_attach_cookie tells which fired */
 	u8 unwind;     /* by tables; otherwise by frame pointers alone */
-	u64 code_mask; /* of a return address: without the bits that sign it (arm64) */
+	u64 code_mask;          /* of a return address: without the bits that sign it (arm64) */
+	u64 begin_boottime_ns;  /* older threads' faults are counted from what they had when they were first looked at */
+	u8 count_faults;        /* of each process, exactly */
+	u8 reserved[7];
+};
+
+/* A process for good. */
+struct process_key {
+	u64 start_boottime_ns;
+	u32 tgid;
+	u32 reserved;
+};
+
+struct fault_counts {
+	u64 minor;
+	u64 major;
 };
 
 /* A kernel address, and how the kernel names it: `name+0xOFFSET/0xSIZE [MODULE]`, or just a number where it cannot. */

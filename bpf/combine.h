@@ -112,6 +112,7 @@ static __always_inline void combine(struct sample *sample, struct counters *coun
 	counters->combined++;
 	if (slot->count && slot->hash == hash && same_sample(&slot->sample, sample)) {
 		slot->count++;
+		slot->sample.header.period += sample->header.period;
 		slot->last_ns = sample->header.boottime_ns;
 		return;
 	}

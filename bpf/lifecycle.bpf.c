@@ -6,6 +6,7 @@
 #include "maps.h"
 #include "task.h"
 #include "stack/processes.h"
+#include "fault_counts.h"
 #include <bpf/bpf_tracing.h>
 
 SEC("tp_btf/sched_process_fork")
@@ -38,8 +39,11 @@ int BPF_PROG(release_held, struct task_struct *task)
 	u32 tgid = collector_tgid(task);
 	u8 *state = bpf_map_lookup_elem(&targets, &tgid);
 
-	if (state && *state == TARGET_HELD)
-		*state = TARGET_SAMPLED;
+	if (!state || *state != TARGET_HELD)
+		return 0;
+	*state = TARGET_SAMPLED;
+	if (config.count_faults)
+		begin_counting(task);
 	return 0;
 }
 
@@ -57,11 +61,12 @@ int BPF_PROG(forget_mappings, struct task_struct *task)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(follow_exit, struct task_struct *task)
 {
-	u32 tgid;
+	u32 tgid = collector_tgid(task);
 
+	if (config.count_faults && has_counted_faults(task, tgid))
+		add_faults(task, tgid);
 	if (task->signal->live.counter)
 		return 0;
-	tgid = collector_tgid(task);
 	bpf_map_delete_elem(&targets, &tgid);
 	return 0;
 }

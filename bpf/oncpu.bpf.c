@@ -147,6 +147,37 @@ static __always_inline bool interrupted_kernel(const bpf_user_pt_regs_t *regs)
 #endif
 }
 
+/* Of each event, on this CPU: what it had counted when the program last ran for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_EVENTS);
+	__type(key, u32);
+	__type(value, u64);
+} last_counts SEC(".maps");
+
+/*
+ * What the event has counted since then. Of a software event in frequency mode `sample_period` does not tell: it is the
+ * period until the next sample, not the one that has passed (kernel/events/core.c, perf_swevent_set_period).
+ */
+static __always_inline u64 count_since_last(struct bpf_perf_event_data *context, u32 event)
+{
+	struct bpf_perf_event_value value = {};
+	u32 key = event; /* as in sample_tracepoint */
+	u64 *last = bpf_map_lookup_elem(&last_counts, &key);
+	u64 before;
+
+	if (!last || bpf_perf_prog_read_value(context, &value, sizeof(value)))
+		return context->sample_period;
+	before = *last;
+	*last = value.counter;
+	return value.counter < before ? value.counter : value.counter - before; /* less: opened anew */
+}
+
+static __always_inline u64 passed_period(struct bpf_perf_event_data *context, u32 event)
+{
+	return config.own_counts & 1U << event ? count_since_last(context, event) : context->sample_period;
+}
+
 SEC("perf_event")
 int sample_event(struct bpf_perf_event_data *context)
 {
@@ -156,7 +187,7 @@ int sample_event(struct bpf_perf_event_data *context)
 	if (!counters)
 		return 0;
 	counters->entries++;
-	handle(context, interrupted_kernel(&context->regs), context->sample_period, counters, event);
+	handle(context, interrupted_kernel(&context->regs), passed_period(context, event), counters, event);
 	return 0;
 }
 

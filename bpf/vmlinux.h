@@ -38,6 +38,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
 enum {
@@ -49,6 +50,10 @@ enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_MMAPABLE = 1U << 10,
 	BPF_F_INNER_MAP = 1U << 12,
+};
+
+enum {
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1ULL << 0,
 };
 
 enum {
@@ -81,6 +86,12 @@ struct bpf_perf_event_data {
 	bpf_user_pt_regs_t regs;
 	__u64 sample_period;
 	__u64 addr;
+};
+
+struct bpf_perf_event_value {
+	__u64 counter;
+	__u64 enabled;
+	__u64 running;
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -153,6 +164,8 @@ struct task_struct {
 	u32 parent_exec_id;
 	struct pid *thread_pid;
 	u64 start_boottime;
+	unsigned long min_flt;
+	unsigned long maj_flt;
 	char comm[16];
 	struct signal_struct *signal;
 	struct thread_struct thread;

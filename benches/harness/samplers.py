@@ -144,10 +144,15 @@ class Perf(Process):
 
     name = "perf record -a -g"
 
+    def __init__(self, *options: str, name: str = "") -> None:
+        self.options = options
+        self.name = name or self.name
+
     def spawn(self, hz: int, directory: Path) -> subprocess.Popen[bytes]:
         control, self._control = os.pipe()
         self._acknowledged, acknowledge = os.pipe()
-        command = ("perf", "record", "-a", "-g", "-F", str(hz), "-o", directory / "perf.data",
+        rate = () if "-c" in self.options else ("-F", str(hz))
+        command = ("perf", "record", "-a", "-g", *rate, *self.options, "-o", directory / "perf.data",
                    "--delay=-1", f"--control=fd:{control},{acknowledge}")  # fmt: skip
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(control, acknowledge)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::fault_totals::FaultCounts;
 use crate::perf_event;
 
 /// Nanoseconds of a clock.
@@ -25,6 +26,20 @@ pub fn monotonic_ns() -> u64 {
 /// CPU time of this whole process, all threads, Python included.
 pub fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Page faults of this process so far.
+pub fn own_faults() -> FaultCounts {
+    // SAFETY: a struct of our own, filled by the kernel.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    FaultCounts {
+        minor: usage.ru_minflt as u64,
+        major: usage.ru_majflt as u64,
+    }
 }
 
 /// Unix time minus boot time: the smallest of a few readings' error, taken between two of the boot clock.

@@ -90,7 +90,7 @@ impl Intake {
             .user_stack(pid, &mut frames, &mut self.files, &mut self.profile);
         let header = &sample.header;
         let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
-        let each = value_of(trigger, header.period);
+        let value = value_of(trigger, header.period, sample.count);
         let is_hardware_time = trigger.is_nominal_time() && trigger.name == "cycles";
         let of_user = || frames.iter().map(Frame::address);
         let addresses: Option<Vec<u64>> =
@@ -102,7 +102,7 @@ impl Intake {
             cpu: header.cpu,
             thread,
             stack: self.kernel_stack(user, sample.kernel),
-            value: each * sample.count,
+            value,
             count: sample.count,
             last_ns: sample.last_ns,
             flags: flags_of(sample, is_broken, fit),
@@ -170,11 +170,11 @@ fn flags_of(sample: &RawSample<'_>, is_broken: bool, fit: Option<Fit>) -> u32 {
     flags
 }
 
-/// What one observation stands for: 1/F of time, or the event's own period.
-fn value_of(trigger: &Trigger, period: u64) -> u64 {
+/// What so many observations stand for: 1/F of time each, or what the event has counted for them, all together.
+fn value_of(trigger: &Trigger, period: u64, count: u64) -> u64 {
     match trigger.event.sampling {
-        Sampling::Frequency(hz) if trigger.is_nominal_time() => 1_000_000_000 / hz.max(1),
-        Sampling::Period(every) => every,
-        Sampling::Frequency(_) => period.max(1),
+        Sampling::Frequency(hz) if trigger.is_nominal_time() => count * (1_000_000_000 / hz.max(1)),
+        Sampling::Period(every) => count * every,
+        Sampling::Frequency(_) => period.max(count),
     }
 }

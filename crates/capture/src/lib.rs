@@ -7,6 +7,7 @@ pub mod abi {
     include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 }
 
+pub mod block_devices;
 mod board;
 mod combining;
 mod cost;
@@ -15,6 +16,7 @@ mod deputy;
 mod drain;
 mod dump;
 mod error;
+mod fault_totals;
 mod files;
 mod informer;
 pub mod inspection;

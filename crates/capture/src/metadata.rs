@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::abi;
 use crate::cost;
 use crate::cpus;
+use crate::fault_totals::FaultCounts;
 use crate::options::{Options, Sampling};
 use crate::perf_event;
 
@@ -18,6 +19,7 @@ pub struct Beginning {
     process_cpu_ns: u64,
     idle_ns: u64,
     interrupt_ns: Option<u64>,
+    own_faults: FaultCounts,
 }
 
 /// What is known at its end.
@@ -52,6 +54,7 @@ impl Beginning {
             process_cpu_ns: cost::process_cpu_ns(),
             idle_ns: cpus::idle_ns(),
             interrupt_ns: None,
+            own_faults: cost::own_faults(),
         }
     }
 
@@ -73,6 +76,11 @@ impl Beginning {
     /// CPU time of this process since then.
     pub fn collector_cpu_ns(&self) -> u64 {
         cost::process_cpu_ns() - self.process_cpu_ns
+    }
+
+    /// This process's own page faults since then.
+    pub fn own_faults(&self) -> FaultCounts {
+        cost::own_faults() - self.own_faults
     }
 
     /// The metadata of the finished recording.

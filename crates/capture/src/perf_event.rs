@@ -12,6 +12,9 @@ const PERF_TYPE_HARDWARE: u32 = 0;
 pub const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
 const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
+const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
+const PERF_COUNT_SW_PAGE_FAULTS_MIN: u64 = 5;
+const PERF_COUNT_SW_PAGE_FAULTS_MAJ: u64 = 6;
 const PERF_FLAG_FD_CLOEXEC: u64 = 8;
 const EVERY_PROCESS: i32 = -1;
 
@@ -26,6 +29,15 @@ pub struct Trigger {
     pub event: EventSpec,
     kind: u32,
     config: [u64; 3],
+}
+
+/// Page faults: memory was there to be mapped, or had to be read from a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faults {
+    /// Without waiting for a disk.
+    Minor,
+    /// After reading.
+    Major,
 }
 
 impl Trigger {
@@ -68,6 +80,23 @@ impl Trigger {
     /// Whether samples of it stand for nominal time, 1/F each.
     pub fn is_nominal_time(&self) -> bool {
         self.event.kind.is_none() && matches!(self.event.sampling, Sampling::Frequency(_))
+    }
+
+    /// Whether the kernel adapts its period, and tells at a sample only the period of the next one.
+    pub fn has_own_count(&self) -> bool {
+        let is_clock = [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].contains(&self.config[0]);
+        self.kind == PERF_TYPE_SOFTWARE && !is_clock && matches!(self.event.sampling, Sampling::Frequency(_))
+    }
+
+    /// Which page faults it counts, if all of them: the kernel has an exact number of those for every thread.
+    pub fn faults(&self) -> Option<Faults> {
+        let is_partial = self.event.exclude_kernel || self.event.exclude_user;
+        match self.config[0] {
+            _ if self.kind != PERF_TYPE_SOFTWARE || is_partial => None,
+            PERF_COUNT_SW_PAGE_FAULTS_MIN => Some(Faults::Minor),
+            PERF_COUNT_SW_PAGE_FAULTS_MAJ => Some(Faults::Major),
+            _ => None,
+        }
     }
 
     /// Opens it on one CPU for every process, disabled.

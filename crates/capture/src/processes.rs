@@ -11,6 +11,7 @@ use stackhound_core::maps::parse_maps;
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, StackId, ThreadId};
 
+use crate::fault_totals::ProcessStart;
 use crate::files::{FileId, FileStore};
 use crate::made_code::{MAX_DUMPS, MadeCode, is_jitdump};
 use crate::mappings::{Mapping, Target, cut_out, find};
@@ -217,6 +218,12 @@ impl Processes {
     pub fn each(&self, mut tell: impl FnMut(u32, &[Mapping])) {
         let live = self.by_pid.iter().filter(|(_, instance)| instance.ended_ns.is_none());
         live.for_each(|(pid, instance)| tell(*pid, &instance.mappings));
+    }
+
+    /// Whether a process that is not forgotten yet has a row in the profile.
+    pub fn has_row(&self, (pid, start_boottime_ns): ProcessStart) -> bool {
+        let instance = self.by_pid.get(&pid);
+        instance.is_some_and(|instance| instance.row.is_some() && instance.start_boottime_ns == Some(start_boottime_ns))
     }
 
     /// Forgets processes that ended a while ago.

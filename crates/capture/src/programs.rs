@@ -12,9 +12,11 @@ use libbpf_rs::{
 };
 
 use crate::abi;
+use crate::cost;
 use crate::cpus;
 use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault_totals::{self, FaultTotals};
 use crate::options::{Options, Sampling};
 use crate::perf_event::{self, Trigger};
 use crate::unwind;
@@ -32,6 +34,8 @@ const MAX_COMBINING_SLOTS: usize = 1024;
 pub struct Programs {
     attachments: Vec<Attachment>,
     _followers: Vec<Link>,
+    /// Of each process; None where nobody asks.
+    pub fault_totals: Option<FaultTotals>,
     object: Object,
     triggers: Vec<Trigger>,
     /// Of each event: what its attachments had counted that are gone, with their CPUs.
@@ -63,12 +67,13 @@ impl Programs {
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
         let config = configure(options, &triggers, rings.ring_bytes, combine_slots, has_cookie);
         let mut object = load(&config, rings, options, &triggers)?;
-        let followers = attach_followers(&mut object, options)?;
+        let followers = attach_followers(&mut object)?;
         let counted = vec![0; triggers.len()];
         let attachments = Vec::new();
         let mut programs = Self {
             attachments,
             _followers: followers,
+            fault_totals: None,
             object,
             triggers,
             counted,
@@ -76,6 +81,9 @@ impl Programs {
             has_cookie,
         };
         programs.restrict(options)?;
+        if fault_totals::are_wanted(options, &programs.triggers) {
+            programs.fault_totals = Some(FaultTotals::begin(&mut programs.object)?);
+        }
         Ok(programs)
     }
 
@@ -110,6 +118,13 @@ impl Programs {
             .map("targets")
             .update(&pid.to_ne_bytes(), &[state as u8], MapFlags::ANY);
         result.map_err(|error| bpf_error("the filter takes no more processes", &error))
+    }
+
+    /// Lets a process into the filter while recording, and counts its faults from now on.
+    pub fn admit(&mut self, pid: u32) -> Result<()> {
+        self.fault_totals.as_ref().map_or(Ok(()), FaultTotals::sum_up)?;
+        self.add_target(pid, abi::TARGET_SAMPLED)?;
+        self.fault_totals.as_ref().map_or(Ok(()), FaultTotals::begin_new)
     }
 
     /// Closes the events of CPUs that are offline, or were for a moment: an event does not survive that, and a clock's
@@ -190,10 +205,7 @@ impl Programs {
     /// Program entries that the events' own counts stand for, beyond those seen: an estimate of what the kernel
     /// dropped before the program ran. Events without a fixed period are left out; `idle_ns`: of all CPUs meanwhile.
     pub fn unseen_entries(&self, counters: &abi::Counters, idle_ns: u64) -> u64 {
-        let mut counts = self.counted.clone();
-        for attachment in &self.attachments {
-            counts[attachment.event] += attachment.count();
-        }
+        let counts = self.event_counts();
         let error_ns = cpus::IDLE_TICK_NS * self.attachments.len() as u64;
         let each = self.triggers.iter().zip(counts).zip(&counters.event_entries);
         let unseen = |((trigger, count), seen): ((&Trigger, u64), &u64)| {
@@ -202,6 +214,21 @@ impl Programs {
                 .map_or(0, |expected| expected.saturating_sub(*seen))
         };
         each.map(unseen).sum()
+    }
+
+    /// What each event has counted, on all CPUs.
+    pub fn event_counts(&self) -> Vec<u64> {
+        let mut counts = self.counted.clone();
+        for attachment in &self.attachments {
+            counts[attachment.event] += attachment.count();
+        }
+        counts
+    }
+
+    /// What each event has counted, once the sums of page faults are true.
+    pub fn sum_up(&self) -> Result<Vec<u64>> {
+        self.fault_totals.as_ref().map_or(Ok(()), FaultTotals::sum_up)?;
+        Ok(self.event_counts())
     }
 
     /// The counters, summed over the CPUs.
@@ -277,14 +304,14 @@ impl Attachment {
     }
 }
 
-fn find_map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
+pub fn find_map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
     object
         .maps_mut()
         .find(|map| map.name() == OsStr::new(name))
         .expect("bpf/ declares the map")
 }
 
-fn program<'a>(object: &'a mut Object, name: &str) -> ProgramMut<'a> {
+pub fn program<'a>(object: &'a mut Object, name: &str) -> ProgramMut<'a> {
     object
         .progs_mut()
         .find(|program| program.name() == OsStr::new(name))
@@ -319,7 +346,7 @@ pub fn configure(
         self_tgid: if options.include_self { 0 } else { std::process::id() },
         max_frames: max_stack.unwrap_or(u32::MAX).min(abi::MAX_STACK_FRAMES as u32),
         combine_slots: combine_slots as u32,
-        reserved: 0,
+        own_counts: own_counts(triggers),
         comm,
         tracepoint_periods: tracepoint_periods(triggers),
         filter_targets: (!options.pids.is_empty()).into(),
@@ -331,7 +358,19 @@ pub fn configure(
         has_cookie: has_cookie.into(),
         unwind: options.unwind.into(),
         code_mask: CODE_MASK,
+        begin_boottime_ns: cost::boottime_ns(),
+        count_faults: fault_totals::are_wanted(options, triggers).into(),
+        reserved: [0; 7],
     }
+}
+
+/// A bit for each event whose samples stand for what it has counted since the last one.
+fn own_counts(triggers: &[Trigger]) -> u32 {
+    let with_own_count = triggers
+        .iter()
+        .enumerate()
+        .filter(|(_, trigger)| trigger.has_own_count());
+    with_own_count.fold(0, |bits, (event, _)| bits | 1 << event)
 }
 
 /// Of a return address. On arm64 its upper bits may sign it (PAC); addresses have 48 bits unless a program asks for more.
@@ -392,6 +431,10 @@ fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Tri
         .and_then(|()| map.set_value_size(rings.value_bytes() as u32))
         .map_err(|error| bpf_error("a map cannot be sized", &error))?;
     size_unwind_maps(&mut object, options.unwind)?;
+    let counts_faults = fault_totals::are_wanted(options, triggers);
+    open_map(&mut object, "thread_faults")
+        .set_autocreate(counts_faults)
+        .map_err(|error| bpf_error("a map cannot be left out", &error))?;
     for mut program in object.progs_mut() {
         let wanted = is_wanted(program.name(), options, triggers);
         program.set_autoload(wanted);
@@ -423,14 +466,21 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger]) -> bool {
         Some("forget_mappings") => options.unwind,
         Some("follow_fork") => has_targets && options.inherit,
         Some("release_held") => !options.held_pids.is_empty(),
-        Some("follow_exit") => has_targets,
+        Some("begin_faults" | "sum_faults") => fault_totals::are_wanted(options, triggers),
+        Some("follow_exit") => has_targets || fault_totals::are_wanted(options, triggers),
         other => unreachable!("bpf/ has no program {other:?}"),
     }
 }
 
 /// The programs of bpf/lifecycle.bpf.c, which run for every process.
-fn attach_followers(object: &mut Object, options: &Options) -> Result<Vec<Link>> {
-    let is_follower = |program: &ProgramMut<'_>| is_wanted(program.name(), options, &[]);
+fn attach_followers(object: &mut Object) -> Result<Vec<Link>> {
+    let is_follower = |program: &ProgramMut<'_>| {
+        program.autoload()
+            && program
+                .section()
+                .as_encoded_bytes()
+                .starts_with(b"tp_btf/sched_process_")
+    };
     let followers = object.progs_mut().filter(is_follower);
     followers
         .map(|program| {

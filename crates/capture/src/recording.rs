@@ -13,6 +13,7 @@ use crate::cost;
 use crate::cpus;
 use crate::drain::{Layout, Rings};
 use crate::error::{Error, Result};
+use crate::fault_totals::{self, FaultCounts};
 use crate::informer;
 use crate::intake::Intake;
 use crate::metadata::{Beginning, Ending};
@@ -98,6 +99,7 @@ impl Recording {
         let online = cpus::online();
         let settle = |event| Trigger::settle(event, &options, online[0]);
         let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
+        notes.extend(fault_totals::lack(&triggers));
         let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online);
         let mut programs = Programs::load(&options, triggers.clone(), &layout)?;
         let rings = Rings::new(programs.rings(), layout, &online)?;
@@ -226,6 +228,9 @@ impl Recording {
     }
 
     fn keep_up(&mut self) -> Result<()> {
+        if let Some(faults) = &mut self.programs.fault_totals {
+            faults.keep_up(|process| self.intake.processes.has_row(process))?;
+        }
         self.intake.processes.forget_ended(cost::boottime_ns());
         if let Some(unwinder) = &mut self.unwinder {
             informer::keep_up(unwinder, &mut self.intake)?;
@@ -286,7 +291,7 @@ impl Recording {
         self.intake
             .processes
             .scan(pid, &mut self.intake.files, cost::boottime_ns());
-        self.programs.add_target(pid, abi::TARGET_SAMPLED)?;
+        self.programs.admit(pid)?;
         self.options.pids.push(pid);
         Ok(())
     }
@@ -312,6 +317,7 @@ impl Recording {
         self.drain();
         let now_ns = cost::boottime_ns();
         self.intake.processes.look_at_new(now_ns, &mut self.intake.profile);
+        let event_counts = self.programs.sum_up()?;
         self.programs.detach();
         let end_boottime_ns = cost::boottime_ns();
         let unwind_bytes = self.unwinder.as_ref().map_or(0, Unwinder::memory_bytes);
@@ -320,6 +326,7 @@ impl Recording {
         self.drain();
         self.flush()?;
         self.drain(); // what waited in `pending`, so that the last exits are noted
+        self.note_totals(&event_counts)?;
         let counters = self.programs.counters();
         self.note_losses(&counters, unseen);
         Ok(Stopped {
@@ -356,6 +363,33 @@ impl Recording {
         })
     }
 
+    /// Exact counts of page faults: of each process what the kernel has of its threads; of the whole machine the event's
+    /// own, without the collector's.
+    fn note_totals(&mut self, event_counts: &[u64]) -> Result<()> {
+        let Some(faults) = self.programs.fault_totals.take() else {
+            return Ok(());
+        };
+        let totals = faults.finish(|process| self.intake.processes.has_row(process))?;
+        let own = if self.options.include_self {
+            FaultCounts::default()
+        } else {
+            self.beginning.own_faults()
+        };
+        let has_targets = !self.options.pids.is_empty();
+        for (event, trigger) in self.intake.triggers.iter().enumerate() {
+            let Some(kind) = trigger.faults() else { continue };
+            let whole = if has_targets {
+                totals.all.of(kind)
+            } else {
+                event_counts[event].saturating_sub(own.of(kind))
+            };
+            for row in totals.rows(event as u16, kind, whole) {
+                self.intake.profile.event_total(row);
+            }
+        }
+        Ok(())
+    }
+
     fn note_losses(&mut self, counters: &abi::Counters, unseen: u64) {
         let misses = self.programs.recursion_misses();
         let profile = &mut self.intake.profile;
@@ -373,6 +407,8 @@ impl Recording {
         profile.loss("not run", unseen.max(misses), true, meaning);
         let meaning = "children that found no room in the filter";
         profile.loss("filter full", counters.targets_full, false, meaning);
+        let meaning = "threads whose page faults are in no total, for want of room";
+        profile.loss("fault totals", counters.uncounted_faults, false, meaning);
         let meaning = "records of new processes and mappings that found no room";
         profile.loss("process records", self.sideband.lost(), false, meaning);
     }

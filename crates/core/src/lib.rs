@@ -4,6 +4,7 @@
 //! file of unknown origin, so each input is bounded and checked, and what is wrong with it is an [`Error`].
 
 pub mod address;
+pub mod block_io;
 pub mod calltree;
 pub mod columns;
 pub mod elf;

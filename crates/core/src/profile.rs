@@ -8,8 +8,8 @@ use hashbrown::HashSet;
 use crate::address::ObjectAddr;
 use crate::intern::{Locations, Objects, Stacks, Threads};
 use crate::rows::{
-    EventRow, LocationId, MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, SampleRow, StackId, ThreadId,
-    ThreadStateRow,
+    EventRow, EventTotalRow, LocationId, MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, SampleRow, StackId,
+    ThreadId, ThreadStateRow,
 };
 use crate::samples::Samples;
 use crate::symbolize::{Functions, LineRow, Pool};
@@ -27,6 +27,7 @@ pub struct Profile {
     pub(crate) mappings: Vec<MappingRow>,
     pub(crate) events: Vec<EventRow>,
     pub(crate) losses: Vec<LossRow>,
+    pub(crate) event_totals: Vec<EventTotalRow>,
     pub(crate) samples: Samples,
     /// Locations before this one have their lines, or the reason why not.
     pub(crate) symbolized: usize,
@@ -106,6 +107,11 @@ impl Profile {
     pub fn event(&mut self, row: EventRow) -> u16 {
         self.events.push(row);
         (self.events.len() - 1) as u16
+    }
+
+    /// An exact count of an event.
+    pub fn event_total(&mut self, row: EventTotalRow) {
+        self.event_totals.push(row);
     }
 
     /// One observation. Its id is given when it is handed over, in the order of time.

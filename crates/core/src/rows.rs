@@ -196,6 +196,19 @@ pub struct ThreadStateRow {
     pub has_stack: bool,
 }
 
+/// How often an event happened in a process, whether or not it was sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventTotalRow {
+    /// Row of `events`.
+    pub event: u16,
+    /// The process; 0: all that was recorded.
+    pub pid: u32,
+    /// When the process started; 0 for all that was recorded.
+    pub start_boottime_ns: u64,
+    /// So often, exactly.
+    pub count: u64,
+}
+
 /// One observation, or several alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SampleRow<'a> {

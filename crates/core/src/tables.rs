@@ -28,6 +28,7 @@ impl Profile {
             ("events", self.events(taken.events)),
             ("losses", self.losses()),
         ]);
+        tables.extend((!self.event_totals.is_empty()).then(|| ("event_totals", self.event_totals())));
         tables
     }
 
@@ -238,6 +239,20 @@ impl Profile {
             ("trigger", utf8(rows.iter().map(|row| &row.trigger)), false),
             ("mode", utf8(rows.iter().map(|row| &row.mode)), false),
             ("rate", uint64(rows.iter().map(|row| row.rate)), false),
+        ])
+    }
+
+    fn event_totals(&self) -> RecordBatch {
+        let rows = &self.event_totals;
+        table([
+            ("event", uint16(rows.iter().map(|row| row.event)), false),
+            ("pid", uint32(rows.iter().map(|row| row.pid)), false),
+            (
+                "start_boottime_ns",
+                uint64(rows.iter().map(|row| row.start_boottime_ns)),
+                false,
+            ),
+            ("count", uint64(rows.iter().map(|row| row.count)), false),
         ])
     }
 

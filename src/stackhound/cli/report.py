@@ -221,12 +221,16 @@ def _tree_rows(tree: CallTree) -> Iterator[dict[str, Any]]:
 
 
 def _print_json(profile: Profile, event: Event, rows: list[dict[str, Any]], **more: str | int) -> None:
+    from stackhound.profile.totals import exact_total
+
     samples = profile.samples_of(event)
+    counted = exact_total(profile, event)
     document = {
         "event": event.name,
         "unit": event.unit,
         "samples": int(samples.count.sum()),
         "total": int(samples.value.sum()),
+        **({} if counted is None else {"counted": counted}),
         "losses": {loss.cause: loss.count for loss in profile.losses},
         **more,
         "rows": rows,

@@ -9,7 +9,7 @@ from arro3.core import DataType, Table
 
 from stackhound.errors import DamagedProfile
 from stackhound.profile.columns import Numbers, to_numpy
-from stackhound.profile.schema import OPTIONAL_TABLES, REFERENCES, TABLES
+from stackhound.profile.schema import OPTIONAL_TABLES, REFERENCES, SIDE_TABLES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,9 +38,12 @@ def require_consistent(tables: Mapping[str, Table]) -> None:
         DamagedProfile: something is wrong.
     """
     require_columns(tables)
-    for name in TABLES:
+    known = [name for name in TABLES | OPTIONAL_TABLES if name in tables and name not in SIDE_TABLES]
+    for name in known:
         _require_rows(name, tables[name])
     for (name, column), target in REFERENCES.items():
+        if name not in known:
+            continue
         ids = to_numpy(tables[name][column])
         if name == "stacks" and column == "location":
             ids = ids[1:]
@@ -75,10 +78,11 @@ def _arrow_name(kind: DataType) -> str:
 def _require_rows(name: str, table: Table) -> None:
     if table.num_rows > MAX_ROWS:
         raise DamagedProfile(f"the table {name!r} has more than {MAX_ROWS:,} rows", REMEDY)
-    for column, kind in TABLES[name].items():
+    columns = (TABLES | OPTIONAL_TABLES)[name]
+    for column, kind in columns.items():
         if not kind.endswith("?") and table[column].null_count:
             raise DamagedProfile(f"{name}.{column} has nulls", REMEDY)
-    if "id" in TABLES[name] and name != "samples":
+    if "id" in columns and name != "samples":
         ids = to_numpy(table["id"])
         if not np.array_equal(ids, np.arange(len(ids))):
             raise DamagedProfile(f"{name}.id is not the row number", REMEDY)
@@ -95,7 +99,7 @@ def _require_tree(stacks: Table) -> None:
 
 def _require_side_tables(tables: Mapping[str, Table]) -> None:
     """Every row of a side table belongs to a sample."""
-    for name in OPTIONAL_TABLES.keys() & tables.keys():
+    for name in set(SIDE_TABLES) & tables.keys():
         if not np.isin(_side_ids(tables[name]), to_numpy(tables["samples"]["id"])).all():
             raise DamagedProfile(f"{name}.sample names no sample", REMEDY)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from stackhound.profile.completeness import COMPLETE, count_ends
 from stackhound.profile.escape import printable
 from stackhound.profile.metadata import MAX_NUMBER, read_amount, read_int, read_text
+from stackhound.profile.totals import exact_total
 from stackhound.profile.units import format_collector_cost, format_sample_cost, format_samples, format_value
 
 if TYPE_CHECKING:
@@ -36,10 +37,12 @@ def facts(profile: Profile, event: Event) -> list[tuple[str, str]]:
     """(label, text) of everything that is known; what is not known is left out."""
     metadata = profile.metadata
     samples = profile.samples_of(event)
+    counted = exact_total(profile, event)
     known = [
         ("Duration", format_value(profile.duration_ns, "nanoseconds")),
         ("Samples", f"{int(samples.count.sum()):,}"),
         ("Total", format_value(int(samples.value.sum()), event.unit)),
+        ("Counted", "" if counted is None else f"{format_value(counted, event.unit)}, exactly"),
         ("Event", f"{event.name} ({event.unit}), by {event.trigger} {_rate(event)}"),
         ("Stacks", _completeness(samples)),
         ("Lost", _causes(profile.losses) or "0"),
@@ -51,11 +54,16 @@ def facts(profile: Profile, event: Event) -> list[tuple[str, str]]:
 
 
 def describe_event(profile: Profile, event: Event) -> str:
-    """What was sampled, by which trigger, how much: ``cpu by cpu-clock at 99 Hz: 2,970 samples, 30.0 s``."""
+    """What was sampled, by which trigger, how much: ``cpu by cpu-clock at 99 Hz: 2,970 samples, 30.0 s``.
+
+    Where the kernel has the exact number, that, too: ``minor-faults at 99 Hz: 1,234 samples, 12,300 of 12,345 counted``.
+    """
     samples = profile.samples_of(event)
+    counted = exact_total(profile, event)
     trigger = f" by {event.trigger}" if event.trigger != event.name else ""
     amount = f"{format_samples(int(samples.count.sum()))}, {format_value(int(samples.value.sum()), event.unit)}"
-    return printable(f"{event.name}{trigger} {_rate(event)}: {amount}")
+    whole = "" if counted is None else f" of {format_value(counted, event.unit)} counted"
+    return printable(f"{event.name}{trigger} {_rate(event)}: {amount}{whole}")
 
 
 def cost_and_loss(profile: Profile) -> str:

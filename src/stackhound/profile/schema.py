@@ -123,7 +123,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     },
 }
 
-#: Side tables that only some recordings have, keyed by sample id.
+#: Tables that only some recordings have. Those with a column ``sample`` say more about samples, by their ids.
 OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
     # The virtual addresses behind a sample's stack, leaf first, as the CPU had them (`stream`).
     "addresses": {"sample": "uint64", "addresses": "list<uint64>"},
@@ -137,7 +137,19 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
         "cpu_ns": "uint64",  # its time on the CPU so far
         "has_stack": "bool",  # false: it ran each time that it was looked at
     },
+    # How often an event truly happened, sampled or not: major-faults, minor-faults. Samples' values add up to it within
+    # sampling error. Of a process it is the kernel's own count (minflt and majflt in /proc/PID/stat), which has also
+    # the faults that the kernel takes for the process (as when it pins memory); these are no events and never sampled.
+    "event_totals": {
+        "event": "uint16",
+        "pid": "uint32",  # a process that was sampled; 0: all that was recorded
+        "start_boottime_ns": "uint64",  # of the process, as in ``processes``; nothing where pid is 0
+        "count": "uint64",
+    },
 }
+
+#: Those that say more about samples.
+SIDE_TABLES: Final = tuple(name for name, columns in OPTIONAL_TABLES.items() if "sample" in columns)
 
 #: Columns that hold row numbers, and of which table.
 REFERENCES: Final[dict[tuple[str, str], str]] = {
@@ -153,6 +165,7 @@ REFERENCES: Final[dict[tuple[str, str], str]] = {
     ("mappings", "process"): "processes",
     ("mappings", "object"): "objects",
     ("threads", "process"): "processes",
+    ("event_totals", "event"): "events",
 }
 
 THREAD_STATES: Final = (

@@ -8,6 +8,7 @@ import numpy as np
 
 from stackhound.profile.columns import take_rows, to_numpy
 from stackhound.transform.ids import keep_rows, mark_used
+from stackhound.transform.totals import of_pids
 
 if TYPE_CHECKING:
     from arro3.core import Table
@@ -27,6 +28,7 @@ def compact(profile: Profile) -> Profile:
     process[to_numpy(tables["threads"]["process"])] = True
     tables = keep_rows(tables, "mappings", process[to_numpy(tables["mappings"]["process"])])
     tables = keep_rows(tables, "processes", process)
+    tables = of_pids(tables, to_numpy(tables["processes"]["pid"]))
     tables = keep_rows(tables, "stacks", _used_stacks(tables))
     used = mark_used({**tables, "lines": tables["lines"].slice(0, 0)}, "locations")
     tables["lines"] = take_rows(tables["lines"], np.flatnonzero(used[to_numpy(tables["lines"]["location"])]))

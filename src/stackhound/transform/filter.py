@@ -9,6 +9,7 @@ import numpy as np
 from stackhound.errors import UsageError
 from stackhound.transform.ids import keep_rows
 from stackhound.transform.samples import keep_samples
+from stackhound.transform.totals import of_events
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -52,7 +53,8 @@ def filter_samples(
     keep &= _times(profile, from_ns, until_ns)
     tables = keep_samples(profile, keep)
     if events is not None:
-        tables = keep_rows(tables, "events", _among(profile.numbers("events", "id"), ids))
+        chosen = _among(profile.numbers("events", "id"), ids)
+        tables = keep_rows(of_events(tables, chosen), "events", chosen)
     lists = {"pids": pids, "tids": tids, "comms": comms, "cpus": cpus, "events": events}
     times = {"from_ns": from_ns, "until_ns": until_ns}
     return profile.derive(tables, _describe(lists, times))

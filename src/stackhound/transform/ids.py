@@ -45,7 +45,7 @@ def mark_used(tables: Mapping[str, Table], target: str) -> Numbers:
     """Which rows of ``target`` another table refers to: bool (n_rows,)."""
     used = np.zeros(tables[target].num_rows, bool)
     for (name, column), referred in REFERENCES.items():
-        if referred == target and name != target:
+        if referred == target and name != target and name in tables:
             ids = to_numpy(tables[name][column])
             used[ids[1:] if name == "stacks" else ids] = True  # row 0 of stacks has no location
     return used

@@ -10,7 +10,7 @@ from stackhound.errors import UsageError
 from stackhound.profile.columns import take_rows, to_list, to_numpy, with_columns
 from stackhound.profile.paths import build_stacks, make_stacks, read_paths
 from stackhound.profile.profile import Profile
-from stackhound.profile.schema import OPTIONAL_TABLES, REFERENCES, TABLES
+from stackhound.profile.schema import OPTIONAL_TABLES, REFERENCES, SIDE_TABLES, TABLES
 from stackhound.transform.merge_metadata import boot_shifts_ns, merge_metadata
 from stackhound.transform.rows import concatenate_rows
 from stackhound.transform.unify import unify_all
@@ -27,6 +27,7 @@ BOOT_TIMES = {
     "samples": ("boottime_ns", "last_ns"),
     "mappings": ("first_ns",),
     "processes": ("start_boottime_ns", "exit_boottime_ns"),
+    "event_totals": ("start_boottime_ns",),
 }
 
 
@@ -37,6 +38,7 @@ def merge(profiles: Sequence[Profile]) -> Profile:
     other boots and hosts are moved by the difference of their clocks, to the clock of the oldest boot. Losses,
     counters and costs are added up; ``metadata["merged"]`` keeps what each profile said.
 
+    Exact totals of events are kept where each profile has them: those of some would be taken for all.
     Tables that this version does not know, and other files inside of the profiles, are left out: nobody can tell
     which ids in them would have to change. A note says so.
 
@@ -69,6 +71,8 @@ def _concatenate(profiles: Sequence[Profile], shifts_ns: Sequence[int]) -> dict[
         for index, profile in enumerate(profiles)
     ]
     known.remove("stacks")
+    if not all("event_totals" in profile.tables for profile in profiles):
+        known = [name for name in known if name != "event_totals"]
     return {name: concatenate_rows([part[name] for part in parts if name in part]) for name in known}
 
 
@@ -80,13 +84,15 @@ def _first_rows(profiles: Sequence[Profile]) -> dict[str, list[int]]:
 
 def _move(profile: Profile, first_rows: Mapping[str, int], shift_ns: int) -> dict[str, Table]:
     tables = dict(profile.tables)
-    for name in tables.keys() & OPTIONAL_TABLES.keys():
+    for name in tables.keys() & set(SIDE_TABLES):
         tables[name] = with_columns(tables[name], sample=_sample_rows(profile, name) + first_rows["samples"])
     for name in TABLES:
         if "id" in TABLES[name]:
             ids = np.arange(tables[name].num_rows) + first_rows[name]
             tables[name] = with_columns(tables[name], id=ids)
     for (name, column), target in REFERENCES.items():
+        if name not in tables:
+            continue
         ids = profile.numbers(name, column).astype(np.int64) + first_rows[target]
         tables[name] = with_columns(tables[name], **{column: ids})
     if shift_ns:
@@ -102,8 +108,8 @@ def _sample_rows(profile: Profile, name: str) -> Numbers:
 
 
 def _shift_times(tables: dict[str, Table], shift_ns: int) -> None:
-    for name, columns in BOOT_TIMES.items():
-        for column in columns:
+    for name in BOOT_TIMES.keys() & tables.keys():
+        for column in BOOT_TIMES[name]:
             array = tables[name][column]
             moved = (
                 to_numpy(array) + np.uint64(shift_ns)
@@ -132,7 +138,7 @@ def _sort_samples(tables: dict[str, Table]) -> dict[str, Table]:
     new_ids = np.empty(len(order), np.uint64)
     new_ids[order] = np.arange(len(order))
     result = {**tables, "samples": with_columns(take_rows(samples, order), id=np.arange(len(order)))}
-    for name in tables.keys() & OPTIONAL_TABLES.keys():
+    for name in tables.keys() & set(SIDE_TABLES):
         ids = new_ids[to_numpy(tables[name]["sample"])]
         moved = with_columns(tables[name], sample=ids)
         result[name] = take_rows(moved, np.argsort(ids, kind="stable"))

@@ -8,6 +8,7 @@ import numpy as np
 
 from stackhound.profile.columns import take_rows, to_numpy
 from stackhound.profile.schema import TABLES
+from stackhound.transform.totals import without_whole
 
 if TYPE_CHECKING:
     from arro3.core import Table
@@ -26,7 +27,7 @@ def keep_samples(profile: Profile, keep: Numbers) -> dict[str, Table]:
     for name in side_tables(profile):
         rows = np.flatnonzero(np.isin(to_numpy(tables[name]["sample"]), kept))
         tables[name] = take_rows(tables[name], rows)
-    return tables
+    return without_whole(tables)
 
 
 def side_tables(profile: Profile) -> list[str]:

@@ -1,0 +1,39 @@
+"""Exact totals of events, when samples, events or processes go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stackhound.profile.columns import take_rows, to_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from arro3.core import Table
+
+    from stackhound.profile.columns import Numbers
+
+
+def without_whole(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """Without the totals of all that was recorded: samples of it have gone. Those of processes stay true."""
+    return _keep(tables, "pid", lambda pid: pid != 0)
+
+
+def of_events(tables: Mapping[str, Table], keep: Numbers) -> dict[str, Table]:
+    """With the totals of the events that are to be kept: bool (n_events,)."""
+    return _keep(tables, "event", lambda event: keep[event])
+
+
+def of_pids(tables: Mapping[str, Table], pids: Numbers) -> dict[str, Table]:
+    """With the totals of these processes, and of all that was recorded."""
+    return _keep(tables, "pid", lambda pid: np.isin(pid, pids) | (pid == 0))
+
+
+def _keep(tables: Mapping[str, Table], column: str, choose: Callable[[Numbers], Numbers]) -> dict[str, Table]:
+    result = dict(tables)
+    if "event_totals" in result:
+        totals = result["event_totals"]
+        result["event_totals"] = take_rows(totals, np.flatnonzero(choose(to_numpy(totals[column]))))
+    return result
