@@ -178,7 +178,7 @@ struct config {
 	u32 self_tgid;     /* in the collector's namespace; 0: the collector is sampled too */
 	u32 max_frames;    /* min(MAX_STACK_FRAMES, kernel.perf_event_max_stack) */
 	u32 combine_slots; /* a CPU, a power of two; 0: no combining */
-	u32 own_counts;    /* a bit each: events whose samples stand for what the event has counted since the last one */
+	u32 own_counts; /* a bit each: events whose samples stand for what the event has counted since the last one */
 	u8 comm[COMM_BYTES];
 	u32 tracepoint_periods[MAX_EVENTS]; /* of the hits on a CPU, each so many makes a sample */
 	u8 filter_targets;
@@ -187,11 +187,11 @@ struct config {
 	u8 inherit;
 	u8 user_only;
 	u8 kernel_only;
-	u8 has_cookie; /* several events: bpf_get_attach_cookie tells which fired */
-	u8 unwind;     /* by tables; otherwise by frame pointers alone */
-	u64 code_mask;          /* of a return address: without the bits that sign it (arm64) */
-	u64 begin_boottime_ns;  /* older threads' faults are counted from what they had when they were first looked at */
-	u8 count_faults;        /* of each process, exactly */
+	u8 has_cookie;         /* several events: bpf_get_attach_cookie tells which fired */
+	u8 unwind;             /* by tables; otherwise by frame pointers alone */
+	u64 code_mask;         /* of a return address: without the bits that sign it (arm64) */
+	u64 begin_boottime_ns; /* older threads' faults are counted from what they had when they were first looked at */
+	u8 count_faults;       /* of each process, exactly */
 	u8 reserved[7];
 };
 

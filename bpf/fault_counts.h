@@ -45,8 +45,7 @@ static __always_inline void count_uncounted(void)
 /* What the thread has had so far is left out. */
 static __always_inline void begin_counting(struct task_struct *task)
 {
-	struct fault_counts *before =
-		bpf_task_storage_get(&thread_faults, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct fault_counts *before = bpf_task_storage_get(&thread_faults, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!before) {
 		count_uncounted();

@@ -56,7 +56,7 @@ def facts(profile: Profile, event: Event) -> list[tuple[str, str]]:
 def describe_event(profile: Profile, event: Event) -> str:
     """What was sampled, by which trigger, how much: ``cpu by cpu-clock at 99 Hz: 2,970 samples, 30.0 s``.
 
-    Where the kernel has the exact number, that, too: ``minor-faults at 99 Hz: 1,234 samples, 12,300 of 12,345 counted``.
+    With the exact number where the kernel has one: ``minor-faults at 99 Hz: 1,234 samples, 12,300 of 12,345 counted``.
     """
     samples = profile.samples_of(event)
     counted = exact_total(profile, event)
