@@ -33,6 +33,7 @@ NAMES = (
     "shares",
     "tree",
     "firefox",
+    "symbol_server",
     "python_truth",
     "python_slowdown",
     "dump",

@@ -3,6 +3,7 @@
 from typing import Any, Protocol, final
 
 __all__ = [
+    "CodeReader",
     "NativeError",
     "Session",
     "Tables",
@@ -74,6 +75,36 @@ def dump(options: dict[str, Any]) -> tuple[Tables, str]:
     Returns:
         One sample a thread of the event ``dump``, the table ``thread_states``, and the metadata as JSON text.
     """
+
+@final
+class CodeReader:
+    """What a symbol server is asked about ELF files. Keeps what it parsed; the GIL is released in each call.
+
+    Every call names a file by its path and its build-id in hexadecimal digits (empty: none), and raises NativeError
+    where that is not the file which is there now, or where reading it takes longer than 20 s.
+    """
+
+    def __init__(self, debug_dirs: list[str]) -> None:
+        """Look for debug files in these directories, and then in the usual ones."""
+    def functions(
+        self, path: str, build_id: str, addresses: list[int]
+    ) -> list[list[tuple[str, str, int, int, int, int]]]:
+        """For each address (name, source file, line, column, start, size) of the functions there, innermost first.
+
+        A number is 0 and a file empty where it is not known; an inlined function has no start. None at an address of
+        which nothing is known.
+        """
+    def instructions(
+        self, path: str, build_id: str, start: int, size: int, whole: bool
+    ) -> tuple[str, int, list[tuple[int, str]]]:
+        """(``x86_64`` or ``aarch64``, bytes, [(offset from start, text)]) of code.
+
+        Args:
+            start, size: in the file's own addresses, in bytes. At most 1 MiB is shown.
+            whole: go on to the end of the function at ``start``, where that is known.
+        """
+    def source_md5(self, path: str, build_id: str, address: int, source: str) -> bytes | None:
+        """The MD5 sum of a source file when it was compiled, if the debug information at ``address`` says it."""
 
 def build_id(path: str) -> str:
     """The build-id of an ELF file in hexadecimal digits; empty when it has none, or is no ELF file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from arro3.core import Array, DataType, Table
 
 from fixtures.examples import METADATA, two_events, web_server
@@ -169,6 +170,30 @@ def test_faults_are_markers_with_the_file_and_a_curve():
     assert (start, end, phase) == (150, 150, 0)
     assert (data["object"], data["offset"], data["ns"], data["value"]) == ("/usr/bin/app", 0x2000, 5, 3)
     assert counters(document)["major-faults"] == [(100, 0), (200, 3), (300, 0)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"bytes": ['1}],"threads":[']},
+        {"device": [7], "operation": [7], "bytes": [1]},
+        {"sample": ["1"]},
+        {"device": ["vda"], "bytes": [2**64 - 1]},
+    ],
+)
+def test_side_tables_that_are_not_what_they_should_be_do_no_harm(said):
+    rows = [("app", 7, 20, ["work"], 10), ("app", 7, 90, ["work"], 30, "block-io")]
+    profile = side(build(rows, (CPU_100, BLOCK)), "block_io", **{"sample": [1], **said})
+    ((name, *_),) = Document(profile).markers("app")
+    assert name == "block-io"
+
+
+def test_row_numbers_of_nothing_are_left_out():
+    rows = [("app", 7, 20, ["work"], 10), ("app", 7, 75, ["work"], 50, "off-cpu")]
+    profile = build(rows, (CPU_100, OFF_CPU), durations_ms=(0, 50))
+    profile = side(profile, "off_cpu", sample=[1], reason=["futex"], waker_thread=[2**40], waker_stack=[2**40])
+    ((*_, data),) = Document(profile).markers("app")
+    assert (data["reason"], "waker_thread" in data, "waker_stack" in data) == ("futex", False, False)
 
 
 def counters(document):

@@ -53,4 +53,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use options::{EventSpec, Options, Sampling};
 pub use recording::Finished;
 pub use session::Session;
+pub use sigbus::Guard;
 pub use tracefs::list_events;

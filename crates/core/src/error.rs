@@ -7,6 +7,9 @@ pub enum Error {
     /// The caller asked for something that makes no sense, like a column that is not there.
     #[error("{0}")]
     Usage(String),
+    /// What was asked about is not there any more, or is not what it was.
+    #[error("{0}")]
+    Refused(String),
     /// The result cannot be encoded.
     #[error("{0}")]
     Output(String),
@@ -19,6 +22,10 @@ impl Error {
 
     pub(crate) fn usage(message: impl ToString) -> Self {
         Self::Usage(message.to_string())
+    }
+
+    pub(crate) fn refused(message: impl ToString) -> Self {
+        Self::Refused(message.to_string())
     }
 
     pub(crate) fn output(message: impl ToString) -> Self {

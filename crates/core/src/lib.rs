@@ -6,6 +6,7 @@
 pub mod address;
 pub mod block_io;
 pub mod calltree;
+pub mod code;
 pub mod columns;
 pub mod elf;
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub fn native(kind: &'static str, message: impl ToString, remedy: &str) -> PyErr
 pub fn from_core(error: Error) -> PyErr {
     let kind = match error {
         Error::Damaged(_) => "damaged",
-        Error::Usage(_) => "usage",
+        Error::Usage(_) | Error::Refused(_) => "usage",
         Error::Output(_) => "output",
     };
     native(kind, error, "")

@@ -1,6 +1,7 @@
 //! The Python module `stackhound._native`: conversion, GIL release, error mapping, nothing else.
 
 mod arrow;
+mod code;
 mod errors;
 mod inspection;
 mod session;
@@ -13,6 +14,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::arrow::{PyArray, PyStream};
+    #[pymodule_export]
+    use crate::code::CodeReader;
     #[pymodule_export]
     use crate::errors::NativeError;
     #[pymodule_export]

@@ -36,6 +36,7 @@ SUBCOMMANDS: Final = {
     "dump": "Print what every thread of a process does now.",
     "report": "Show a profile in the terminal.",
     "export": "Write a profile in another format.",
+    "view": "Show a profile in the browser.",
     "list": "List the events that this machine has.",
     "doctor": "Say what this machine allows, and how to mend the rest.",
     "completion": "Print the completion script of a shell.",

@@ -62,6 +62,8 @@ pub(super) struct Located {
     pub(super) first_code: u64,
     /// Size of the files.
     pub(super) bytes: u64,
+    /// Of the object, in hexadecimal digits; empty: none.
+    pub(super) build_id: String,
     _held: Held,
 }
 
@@ -117,6 +119,7 @@ impl DebugFiles {
             follow_links: true,
             first_code: sections.first_code,
             bytes: metadata.len(),
+            build_id: hex(&sections.build_id),
             _held: Held::default(),
         };
         let trusted = is_trusted(&metadata);

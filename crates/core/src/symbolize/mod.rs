@@ -5,6 +5,7 @@
 mod compressed;
 mod debug_files;
 mod demangle;
+mod file;
 mod functions;
 mod go;
 mod linkage;
@@ -32,6 +33,7 @@ use crate::rows::{LocationId, ObjectId, ObjectKind};
 
 pub use debug_files::DebugDirs;
 use debug_files::{DebugFiles, Wanted};
+pub use file::{FoundFunction, SymbolFile};
 pub(crate) use functions::{Functions, LineRow};
 use go::GoNames;
 use pool::Job;

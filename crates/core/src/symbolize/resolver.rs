@@ -93,27 +93,7 @@ impl Resolver {
             Err(reason) => return Symbols::missing(reason, addresses.len()),
         };
         self.make_room(located.bytes);
-        let mut lookup = Lookup::in_file(addresses, located.first_code);
-        let own = map(&located.main);
-        let image = own.as_ref().and_then(|file| Image::parse(file).ok());
-        if let Some(image) = &image {
-            lookup.ask(|addresses| linkage::names_at(image, addresses));
-        }
-        if lines && !located.has_lines {
-            ask_go(&mut lookup, image.as_ref(), lines);
-        }
-        for elf in attempts(&located, lines) {
-            lookup.run(&self.files, &elf.into());
-        }
-        for path in located.debug.iter().chain([&located.main]) {
-            lookup.read_raw_names(path);
-        }
-        ask_go(&mut lookup, image.as_ref(), lines);
-        if lookup.is_pending() {
-            let interpreter = own.as_ref().and_then(|file| Interpreter::find(file));
-            lookup.ask(|addresses| evaluation_at(interpreter.as_ref(), addresses));
-        }
-        lookup.finish()
+        look_up(&self.files, &located, addresses, lines)
     }
 
     fn make_room(&mut self, bytes: u64) {
@@ -136,6 +116,31 @@ impl Resolver {
         }
         lookup.finish()
     }
+}
+
+/// What the files of an object say of these addresses, which are in increasing order.
+pub(super) fn look_up(files: &Symbolizer, located: &Located, addresses: &[u64], lines: bool) -> Symbols {
+    let mut lookup = Lookup::in_file(addresses, located.first_code);
+    let own = map(&located.main);
+    let image = own.as_ref().and_then(|file| Image::parse(file).ok());
+    if let Some(image) = &image {
+        lookup.ask(|addresses| linkage::names_at(image, addresses));
+    }
+    if lines && !located.has_lines {
+        ask_go(&mut lookup, image.as_ref(), lines);
+    }
+    for elf in attempts(located, lines) {
+        lookup.run(files, &elf.into());
+    }
+    for path in located.debug.iter().chain([&located.main]) {
+        lookup.read_raw_names(path);
+    }
+    ask_go(&mut lookup, image.as_ref(), lines);
+    if lookup.is_pending() {
+        let interpreter = own.as_ref().and_then(|file| Interpreter::find(file));
+        lookup.ask(|addresses| evaluation_at(interpreter.as_ref(), addresses));
+    }
+    lookup.finish()
 }
 
 /// Ask a Go program's own table, if it is a Go program and something is not answered yet.
@@ -162,14 +167,14 @@ fn evaluation_at(interpreter: Option<&Interpreter>, addresses: &[u64]) -> Vec<Ve
 }
 
 /// A file as it is now. What is wrong with it shows when blazesym opens it.
-fn map(path: &Path) -> Option<Mmap> {
+pub(super) fn map(path: &Path) -> Option<Mmap> {
     let file = File::open(path).ok()?;
     // SAFETY: the bytes may change under us, which parsers of hostile files bear; where the file is cut short, whoever
     // calls takes care of SIGBUS, as for blazesym's own mappings.
     unsafe { Mmap::map(&file) }.ok()
 }
 
-fn symbolizer(debug_files: &DebugFiles) -> Symbolizer {
+pub(super) fn symbolizer(debug_files: &DebugFiles) -> Symbolizer {
     Symbolizer::builder()
         .enable_demangling(false)
         .set_debug_dirs(Some(debug_files.dirs()))

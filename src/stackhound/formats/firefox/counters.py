@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from stackhound.formats.firefox.columns import NS_PER_MS, milliseconds, table
+from stackhound.formats.firefox.columns import NS_PER_MS, has_numbers, milliseconds, table
 from stackhound.formats.firefox.samples import ends_ns, event_rows
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: A point of a curve is the sum over so long, or over a part of a long recording.
 SHORTEST_STEP_NS: Final = 100_000_000
 MOST_STEPS: Final = 10_000
+#: Of one request: a damaged file must not make sums overflow.
+MOST_BYTES: Final = 2**40
 
 
 class Curve(NamedTuple):
@@ -82,7 +84,7 @@ def _points_by_process(profile: Profile, event: Event) -> Iterator[tuple[int, di
 def _curve(profile: Profile, event: Event) -> Curve | None:
     if event.name == "cpu":
         return Curve("CPU", "time on CPUs, ms", "blue", "", "CPUs in use", "rate", "number", 10)  # ms in a ms
-    if event.name == "block-io" and "block_io" in profile.tables:
+    if event.name == "block-io" and has_numbers(profile, "block_io", "sample", "bytes"):
         label = "read and written"
         return Curve("Disk", "bytes read and written", "green", "bytes", label, "rate", "bytes-per-second", 20)
     if event.name in FAULT_COLORS:
@@ -96,11 +98,9 @@ def _amounts(profile: Profile, event: Event, rows: Numbers) -> Numbers:
     if event.name != "block-io":
         value = profile.numbers("samples", "value")[rows]
         return value / NS_PER_MS if event.unit == "nanoseconds" else value.astype(np.int64)
-    by_sample = dict(
-        zip(profile.numbers("block_io", "sample").tolist(), profile.numbers("block_io", "bytes").tolist(), strict=True)
-    )
-    ids = profile.numbers("samples", "id")[rows].tolist()
-    return np.array([by_sample.get(number, 0) for number in ids], np.int64)
+    sizes = profile.numbers("block_io", "bytes").clip(0, MOST_BYTES).tolist()
+    by_sample = dict(zip(profile.numbers("block_io", "sample").tolist(), sizes, strict=True))
+    return np.array([by_sample.get(number, 0) for number in profile.numbers("samples", "id")[rows].tolist()], np.int64)
 
 
 def _points(used: Numbers, sums: Numbers, step_ns: int) -> dict[str, Any]:

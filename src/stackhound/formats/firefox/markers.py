@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import orjson
 
-from stackhound.formats.firefox.columns import NS_PER_MS, milliseconds, table
+from stackhound.formats.firefox.columns import NS_PER_MS, has_numbers, milliseconds, table
 from stackhound.formats.firefox.samples import ends_ns, event_rows, starts_ns
-from stackhound.profile.columns import to_list
+from stackhound.profile.columns import is_text, to_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,8 +192,10 @@ def _schema(profile: Profile, event: Event) -> dict[str, Any]:
     side = SIDE_TABLES.get(event.name)
     fields = [{"key": "value", "label": "Value", "format": VALUE_FORMATS.get(event.unit, "integer")}]
     labels: dict[str, str] = {}
-    if side and side.table in profile.tables:
-        fields += [{"key": field.column, "label": field.label, "format": field.format} for field in side.fields]
+    if side and has_numbers(profile, side.table, "sample"):
+        fields += [
+            {"key": field.column, "label": field.label, "format": field.format} for field in _fields_of(profile, side)
+        ]
         labels = {"chartLabel": side.chart_label, "tableLabel": side.chart_label}
     overview = [] if event.name == "off-cpu" else ["timeline-overview"]  # its sleeps are among the samples already
     return {
@@ -211,24 +213,36 @@ def _schema(profile: Profile, event: Event) -> dict[str, Any]:
 def _side_texts(profile: Profile, event: Event, rows: Numbers, strings: Strings) -> list[str]:
     """More fields of each sample, as JSON that goes on with a comma; empty where nothing is said."""
     side = SIDE_TABLES.get(event.name)
-    if side is None or side.table not in profile.tables or len(rows) == 0:
+    if side is None or not has_numbers(profile, side.table, "sample") or len(rows) == 0:
         return [""] * len(rows)
-    found = profile.table(side.table)
-    fields = [field for field in side.fields if field.column in found.column_names]
-    columns = [_field_texts(profile, field, to_list(found[field.column]), strings) for field in fields]
+    columns = [_field_texts(profile, side.table, field, strings) for field in _fields_of(profile, side)]
     texts = ["".join(parts) for parts in zip(*columns, strict=True)] if columns else []
     by_sample = dict(zip(profile.numbers(side.table, "sample").tolist(), texts, strict=False))
     return [by_sample.get(number, "") for number in profile.numbers("samples", "id")[rows].tolist()]
 
 
-def _field_texts(profile: Profile, field: Field, values: list[Any], strings: Strings) -> list[str]:
+def _fields_of(profile: Profile, side: Side) -> list[Field]:
+    """The fields that a side table has, as far as they are what they should be."""
+    schema = profile.table(side.table).schema
+
+    def is_sound(field: Field) -> bool:
+        if field.kind == "text":
+            return field.column in schema.names and is_text(schema.field(field.column).type)
+        return has_numbers(profile, side.table, field.column)
+
+    return [field for field in side.fields if is_sound(field)]
+
+
+def _field_texts(profile: Profile, name: str, field: Field, strings: Strings) -> list[str]:
+    values = to_list(profile.table(name)[field.column])
     show = _VALUES[field.kind](profile, strings)
-    known = {value: show(value) for value in set(values) if value is not None}
-    return ["" if value is None else f',"{field.column}":{known[value]}' for value in values]
+    rows = profile.table(_REFERENCES[field.kind]).num_rows if field.kind in _REFERENCES else None
+    known = {value: show(value) for value in set(values) if value is not None and (rows is None or value < rows)}
+    return [f',"{field.column}":{known[value]}' if value in known else "" for value in values]
 
 
-def _show_text(_: Profile, strings: Strings) -> Callable[[Any], int]:
-    return lambda text: strings.intern(str(text))
+def _show_text(_: Profile, strings: Strings) -> Callable[[str], int]:
+    return strings.intern
 
 
 def _show_number(_: Profile, __: Strings) -> Callable[[int], int]:
@@ -273,3 +287,5 @@ _VALUES: Final[dict[str, Callable[[Profile, Strings], Callable[[Any], float]]]] 
     "object": _show_object,
     "stack": _show_stack,
 }
+#: Tables that kinds of columns hold row numbers of.
+_REFERENCES: Final = {"thread": "threads", "object": "objects", "stack": "stacks"}

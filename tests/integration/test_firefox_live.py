@@ -1,0 +1,62 @@
+"""A real recording in the Firefox Profiler's own code: down to the source line and the instruction."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fixtures.front_end import FrontEnd, open_in_front_end
+from stackhound.server.firefox import make_server
+from support_recordings import record_some
+from support_workloads import FOR_EVER, Program, build, line_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stackhound import Profile
+    from stackhound.server.local import LocalServer
+
+pytestmark = pytest.mark.ebpf
+
+SAMPLES = 300
+
+
+@contextmanager
+def serving(profile: Profile) -> Iterator[LocalServer]:
+    with make_server(profile) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def annotate(front_end: FrontEnd, server: LocalServer, name: str) -> dict[str, Any]:
+    functions = front_end.ask("thread", "functions")["functions"]
+    handle = next(function["functionHandle"] for function in functions if function["name"] == name)
+    found: dict[str, Any] = front_end.ask(
+        "function", "annotate", handle, "--mode", "all", "--context", "file", "--symbol-server", server.base
+    )
+    return found
+
+
+def test_a_recording_is_shown_down_to_its_lines_and_instructions():
+    with Program(build("busy.c"), FOR_EVER) as program:
+        profile = record_some(SAMPLES, program, frequency_hz=999)
+    with serving(profile) as server, open_in_front_end(server.profile_url) as front_end:
+        shown = annotate(front_end, server, "stir")
+        lines = {line["lineNumber"]: line for line in shown["srcAnnotation"]["lines"]}
+        hottest = max(lines, key=lambda number: lines[number]["selfSamples"])
+        assert abs(hottest - line_of("busy.c", "stir")) <= 1  # the loop, or what is in it
+        assert "x >> 13" in lines[line_of("busy.c", "stir")]["sourceText"]
+        (assembly,) = shown["asmAnnotations"]
+        assert assembly["symbolName"] == "churn"
+        hits = sum(one["selfSamples"] for one in assembly["instructions"])
+        assert hits >= 0.9 * shown["totalSelfSamples"] > 0
+        assert front_end.complaints() == [], json.dumps(front_end.complaints())
