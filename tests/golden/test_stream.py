@@ -10,6 +10,7 @@ from arro3.core import Array, DataType, Table, list_array
 
 from fixtures.profiles import make_table
 from stackhound.formats.stream import StreamWriter
+from stackhound.transform.interpreter import find_shown_places
 
 UNIX_OFFSET_NS = 1_763_718_191_000_000_000
 
@@ -174,6 +175,30 @@ def test_every_sample_is_flushed_by_itself():
     recording = Recording().add(USER_HALF, comm="first").add(USER_HALF, comm="second")
     StreamWriter(Pipe(), "folded").write(recording.take())
     assert [text.count("\n") for text in written] == [1, 2]
+
+
+PYTHON_OBJECTS = [("elf", "/usr/bin/python3"), ("python", "/srv/app.py")]
+LOOP = "_PyEval_EvalFrameDefault"
+PYTHON_FUNCTIONS = [("Py_RunMain", "", 0, 0x100), (LOOP, "", 0, 0x200), ("app.run", "/srv/app.py", 1, 0)]
+PYTHON_LOCATIONS = [(0, 0x110, None, [(0, 0, 0)]), (0, 0x210, None, [(1, 0, 0)]), (1, 24, None, [(2, 7, 3)])]
+
+
+def stream_python(style, **options):
+    out = io.StringIO()
+    recording = Recording(PYTHON_OBJECTS, PYTHON_FUNCTIONS, PYTHON_LOCATIONS)
+    writer = StreamWriter(out, style, **options)
+    writer.write(recording.add([(2, 0x7000), (1, 0x5211), (0, 0x5111)]).take())
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("style", ["default", "index", "folded"])
+def test_the_interpreters_own_functions_are_left_out_unless_asked_for(style):
+    whole, shown = stream_python(style), stream_python(style, find_shown=find_shown_places)
+    assert "app.run" in whole
+    assert "app.run" in shown
+    for name in ("Py_RunMain", LOOP):
+        assert name in whole
+        assert name not in shown
 
 
 @pytest.mark.parametrize("style", ["default", "index", "folded"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from stackhound.cli.examples import ExampleCommand
-from stackhound.cli.parameters import debug_dirs_option, frequency_option, pids_option, software_option
+from stackhound.cli.parameters import debug_dirs_option, flag, frequency_option, pids_option, software_option
 from stackhound.cli.signals import Signals, held_signals
 from stackhound.cli.verbosity import INFO, WARN, verbose_option, verbosity_of
 from stackhound.cli.watch import describe_status
@@ -39,6 +39,7 @@ EXAMPLES: Final = (
 @software_option
 @click.option("-E", "--fold-extend", "folded", is_flag=True, help="A folded line a sample: comm;root;…;leaf 1.")
 @click.option("--style", type=click.Choice(["default", "index"]), default="default", help="Of the frames.")
+@flag("--native-internals", help="Show the interpreter's own functions between Python's.")
 @debug_dirs_option
 @click.pass_context
 @verbose_option
@@ -50,6 +51,7 @@ def command(
     software_only: bool,
     folded: bool,
     style: Style,
+    native_internals: bool,
     debug_dirs: tuple[Path, ...],
 ) -> None:
     """Print each sample as it happens: kernel and user stack, with names, lines and inlined functions.
@@ -69,8 +71,10 @@ def command(
         recorder.start()
         # After the start: numpy and Arrow would delay the first sample.
         from stackhound.formats.stream import StreamWriter
+        from stackhound.transform.interpreter import find_shown_places
 
-        writer = StreamWriter(sys.stdout, "folded" if folded else style, _unix_offset_ns())
+        find_shown = None if native_internals else find_shown_places
+        writer = StreamWriter(sys.stdout, "folded" if folded else style, _unix_offset_ns(), find_shown)
         _print_samples(recorder, writer, signals)
         _tell(recorder, verbosity_of(context).level)
 

@@ -28,7 +28,9 @@ holds them, the caller above the called.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from stackhound.formats import escape, folded
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from arro3.core import Table
 
 Style = Literal["default", "index", "folded"]
+FindShown = Callable[[Sequence[tuple[int, str, "str | None"]]], list[bool]]
 
 #: Frames whose text is kept: 65,536 × ~150 bytes = 10 MB.
 CACHED_FRAMES = 65_536
@@ -64,6 +67,7 @@ class Location(NamedTuple):
     lines: list[Line]  # that function first, then those inlined into it; empty for a miss
     reason: str
     folded: str
+    place: tuple[int, str, str | None]  # object, its kind, and the name of that function
 
 
 class Sample(NamedTuple):
@@ -82,16 +86,21 @@ class StreamWriter:
         out: where the lines go.
         style: ``default``, ``index`` or ``folded``.
         unix_offset_ns: Unix time − CLOCK_BOOTTIME.
+        find_shown: which places of a path root → leaf are written: (object, its kind, name or None) each; None: all.
     """
 
-    def __init__(self, out: TextIO, style: Style = "default", unix_offset_ns: int = 0) -> None:
+    def __init__(
+        self, out: TextIO, style: Style = "default", unix_offset_ns: int = 0, find_shown: FindShown | None = None
+    ) -> None:
         self._out = out
+        self._find_shown = find_shown
         self._format = {"default": self._default, "index": self._index, "folded": self._folded}[style]
         self._unix_offset_ns = unix_offset_ns
         self._names = _Names()
         self._default_frame = lru_cache(CACHED_FRAMES)(self._format_default_frame)
         self._index_frame = lru_cache(CACHED_FRAMES)(self._format_index_frame)
         self._folded_stack = lru_cache(CACHED_STACKS)(self._fold)
+        self._shown = lru_cache(CACHED_STACKS)(self._choose_shown)
 
     def write(self, tables: Mapping[str, Table]) -> None:
         """Write every row of ``samples``.
@@ -130,13 +139,22 @@ class StreamWriter:
         """
         kernel: list[tuple[int, int, int]] = []
         user: list[tuple[int, int, int]] = []
-        for address, location in zip(sample.addresses, self._names.path(sample.stack), strict=True):
-            half = kernel if self._names.locations[location].kernel else user
-            half.append((address, 1 if half else 0, location))
+        in_half = {True: 0, False: 0}
+        shown = self._shown(sample.stack)
+        for address, location, is_shown in zip(sample.addresses, self._names.path(sample.stack), shown, strict=True):
+            in_kernel = self._names.locations[location].kernel
+            if is_shown:
+                (kernel if in_kernel else user).append((address, min(in_half[in_kernel], 1), location))
+            in_half[in_kernel] += 1
         return kernel, user
 
+    def _choose_shown(self, stack: int) -> list[bool]:
+        """Which locations of a stack are written, leaf first."""
+        path = [self._names.locations[location].place for location in self._names.path(stack)]
+        return [True] * len(path) if self._find_shown is None else self._find_shown(path[::-1])[::-1]
+
     def _format_default_frame(self, address: int, adjustment: int, location: int) -> str:
-        _, offset, lines, reason, _ = self._names.locations[location]
+        _, offset, lines, reason, *_ = self._names.locations[location]
         if not lines:
             return f"{address:#016x}: <no-symbol> ({reason})\n"
         offset += adjustment
@@ -145,14 +163,15 @@ class StreamWriter:
         return f"{address:#016x}: {name} @ {address - offset:#x}+{offset:#x}{source}{column}\n{''.join(inlined)}"
 
     def _format_index_frame(self, address: int, adjustment: int, location: int) -> str:
-        _, offset, lines, reason, _ = self._names.locations[location]
+        _, offset, lines, reason, *_ = self._names.locations[location]
         if not lines:
             return f"[<{address:016x}>] <no-symbol> ({reason})\n"
         inlined = [f"{'':8}{line.name}{line.source}\n" for line in lines[1:]]
         return f"[<{address:016x}>] {lines[0].name}+{offset + adjustment:#x}{lines[0].source}\n{''.join(inlined)}"
 
     def _fold(self, stack: int) -> str:
-        frames = [self._names.locations[location].folded for location in self._names.path(stack)]
+        path = compress(self._names.path(stack), self._shown(stack))
+        frames = [self._names.locations[location].folded for location in path]
         return "".join(f";{frame}" for frame in reversed(frames))
 
 
@@ -211,6 +230,7 @@ class _Names:
                 for (name, file, _), (_, _, line, column) in zip(functions, lines, strict=True)
             ],
             reason=escape.terminal(reason or ""),
+            place=(object_id, kind, functions[0][0] if functions else None),
             folded=";".join(folded.frame(name, kind, inlined=depth > 0) for depth, name in enumerate(names)),
         )
 

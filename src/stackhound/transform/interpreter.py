@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from stackhound.profile.columns import take_rows, with_columns
+from stackhound.profile.columns import Numbers, take_rows, with_columns
 from stackhound.transform.locations import order_lines
 from stackhound.transform.stacks import read_used_paths, replace_stacks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from arro3.core import Table
 
     from stackhound.profile import Profile
-    from stackhound.profile.columns import Numbers
 
 #: What runs Python code: the frames that it runs come right behind it.
-EVALUATION: Final = re.compile(r"_PyEval_EvalFrameDefault(\.\w+)*|_TAIL_CALL_\w+(\.\w+)*")
+EVALUATION: Final = re.compile(r"_PyEval_EvalFrameDefault(\.\w+)*")
+
+#: What it calls, and what the frames come behind, where CPython 3.14 was built with a function for each instruction.
+INSTRUCTION: Final = re.compile(r"_TAIL_CALL_\w+(\.\w+)*")
 
 #: What only passes a call on, between Python functions or from the program's start to the first one. What Python code
 #: calls by name (``sorted``, ``map``, ``exec``) is not among it. Names of CPython 3.9 to 3.14, ``Python/ceval.c``,
@@ -60,16 +64,56 @@ def fold_interpreter(profile: Profile) -> Profile:
     profile = profile.derive({"lines": _without_inlined(profile, functions)}, "fold-interpreter")
     is_evaluation = _outermost(profile, _functions_named(profile, EVALUATION))
     is_plumbing, is_nameless = _outermost(profile, functions), _nameless(profile, is_evaluation)
+    is_instruction = _outermost(profile, _functions_named(profile, INSTRUCTION)) | is_nameless
+    passes_on = is_plumbing | is_nameless | is_trampoline
     used, offsets, locations = read_used_paths(profile)
-    step = -1 if profile.inverted else 1
-    leads = is_evaluation[locations] & _is_before(is_python[locations], offsets, step)
-    has_python = np.repeat(_any(is_python[locations], offsets), np.diff(offsets))
-    folded = leads | (is_plumbing[locations] & has_python)
-    passes_on = (is_plumbing | is_nameless | is_trampoline)[locations]
-    while (more := passes_on & ~leads & _is_before(leads, offsets, step)).any():
+    roles = Roles(*(of[locations] for of in (is_python, is_evaluation, is_instruction, is_plumbing, passes_on)))
+    keep = find_shown(roles, offsets, -1 if profile.inverted else 1)
+    return profile.derive(replace_stacks(profile.tables, used, offsets, locations, keep), native_internals="folded")
+
+
+def find_shown_places(path: Sequence[tuple[int, str, str | None]]) -> list[bool]:
+    """Which places of one path, root → leaf, `fold_interpreter` leaves in it.
+
+    Args:
+        path: of each location the object, its kind, and the name of the outermost function there, None for a miss.
+    """
+    evaluation, instruction, plumbing = (_named(path, pattern) for pattern in (EVALUATION, INSTRUCTION, PLUMBING))
+    python = np.array([kind == "python" for _, kind, _ in path], bool)
+    loops = {object_id for (object_id, _, _), is_loop in zip(path, evaluation, strict=True) if is_loop}
+    nameless = np.array([name is None and object_id in loops for object_id, _, name in path], bool)
+    passes_on = plumbing | nameless | _named(path, TRAMPOLINE, "jit")
+    roles = Roles(python, evaluation, instruction | nameless, plumbing, passes_on)
+    shown: list[bool] = find_shown(roles, np.array((0, len(path))), 1).tolist()
+    return shown
+
+
+def _named(path: Sequence[tuple[int, str, str | None]], pattern: re.Pattern[str], wanted: str = "elf") -> Numbers:
+    found = (kind == wanted and name is not None and pattern.fullmatch(name) for _, kind, name in path)
+    return np.array([bool(one) for one in found], bool)
+
+
+class Roles(NamedTuple):
+    """What each element of paths is: bool (n_elements,), each."""
+
+    python: Numbers
+    evaluation: Numbers
+    instruction: Numbers  # where the evaluation loop calls it
+    plumbing: Numbers
+    passes_on: Numbers  # where it leads to the evaluation loop
+
+
+def find_shown(roles: Roles, offsets: Numbers, step: int) -> Numbers:
+    """Which elements of paths are shown: bool (n_elements,). ``step``: 1 for root → leaf, −1 for leaf → root."""
+    before_python = _is_before(roles.python, offsets, step)
+    instruction = roles.instruction & before_python & _is_before(roles.evaluation, offsets, -step)
+    leads = instruction | (roles.evaluation & (before_python | _is_before(instruction, offsets, step)))
+    has_python = np.repeat(_any(roles.python, offsets), np.diff(offsets))
+    folded = leads | (roles.plumbing & has_python)
+    while (more := roles.passes_on & ~leads & _is_before(leads, offsets, step)).any():
         leads |= more
-    tables = replace_stacks(profile.tables, used, offsets, locations, ~(folded | leads))
-    return profile.derive(tables, native_internals="folded")
+    shown: Numbers = ~(folded | leads)
+    return shown
 
 
 def _of_kind(profile: Profile, kind: str) -> Numbers:
