@@ -266,6 +266,12 @@ class Profile(TableSet):
 
         return without_recorder(self, pid, tids)
 
+    def name_cells(self, cells: Mapping[str, str]) -> Profile:
+        """Call functions of notebook cells as the notebook does: see `stackhound.transform.name_cells`."""
+        from stackhound.transform import name_cells
+
+        return name_cells(self, cells)
+
     def collapse_recursion(self) -> Profile:
         """Show direct recursion as one call: see `stackhound.transform.collapse_recursion`."""
         from stackhound.transform import collapse_recursion

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stackhound import _native
 from stackhound.errors import RecordingError, UsageError
 from stackhound.profile.native_errors import native_errors
+from stackhound.recording.notebook import find_cells
 from stackhound.recording.options import DEBUGINFOD_BYTES, DEBUGINFOD_TIME_S, RecordOptions
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ class Recorder:
             profile = Profile.from_native(tables, metadata, notes)
             if self.hides_itself:
                 profile = profile.without_recorder(os.getpid(), [imports.native_id or 0])
+            if os.getpid() in self.options.pids or not self.options.pids:
+                profile = profile.name_cells(find_cells(profile.texts("functions", "file")))
             self._profile = profile
         return self._profile
 

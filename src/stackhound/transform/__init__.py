@@ -4,6 +4,7 @@ Each one keeps the losses and the metadata, and adds a line to ``metadata["trans
 Tables that this version does not know are kept; one with a column ``sample`` loses the rows of dropped samples.
 """
 
+from stackhound.transform.cells import name_cells
 from stackhound.transform.compact import compact
 from stackhound.transform.filter import filter_samples
 from stackhound.transform.focus import focus, ignore, show_from, without_callers
@@ -26,6 +27,7 @@ __all__ = [
     "invert",
     "merge",
     "merge_threads",
+    "name_cells",
     "show_from",
     "without_callers",
     "without_recorder",
