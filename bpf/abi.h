@@ -85,9 +85,11 @@ struct sample {
  * words a frame, leaf first: its code object, and how far it had come in it (as the interpreter notes it: an address or
  * an index). Above the 48 bits of its address a code object has a tag, of the pointers to its names and lines: another
  * object that comes to the same place has another one. A code object with PYTHON_ENTRY is the last one of its call of the evaluation loop; a frame with no code
- * object is such a call that runs nothing yet.
+ * object is such a call that runs nothing yet. Before all frames comes, with PYTHON_TASK in place of a code object, the
+ * asyncio task that the thread runs, with a tag, too.
  */
 #define PYTHON_ENTRY 1
+#define PYTHON_TASK 3 /* it is a call by itself */
 #define PYTHON_TAG_SHIFT 48
 #define PYTHON_FRAMES_MASK 255
 #define PYTHON_END_SHIFT 8 /* enum python_end */
@@ -129,7 +131,7 @@ struct ring {
 struct dumped_thread {
 	u64 cpu_ns; /* time on the CPU so far */
 	u64 task_state;
-	u8 has_run; /* while it was looked at, or its mappings were locked: there is no stack */
+	u8 has_run; /* while it was looked at: there is no stack */
 	u8 io_wait;
 	u8 reserved[6];
 };
@@ -331,9 +333,11 @@ struct python {
 	u16 owner;
 	u8 entry; /* enum python_entry */
 	u8 shim_owner;
-	u16 names;       /* of a code object: so many words from here on point to its file, names and lines */
-	u16 names_words; /* 0: it is not known where; at most 4 */
-	u32 reserved;
+	u16 names;          /* of a code object: so many words from here on point to its file, names and lines */
+	u8 names_words;     /* 0: it is not known where; at most 4 */
+	u8 object_bytes;    /* what every object begins with */
+	u16 running_task;   /* in the thread state; 0: tasks are not asked for */
+	u16 task_coroutine; /* in a task; its name comes behind */
 };
 #define PYTHON_NO_CFRAME 65535
 

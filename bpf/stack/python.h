@@ -11,6 +11,7 @@
 #include "unwind.h"
 
 #define PYTHON_WORDS 256 /* of a sample, at most: two a frame */
+#define TAG_FACTOR 0x9e3779b97f4a7c15ULL
 #define YOUNG_NS 1000000000
 #define MAX_TRUSTED_NS 100000000
 
@@ -175,7 +176,7 @@ static __always_inline u16 read_tag(const struct python_frames *frames, u64 code
 		return 0;
 	for (u32 i = 0; i < 4; i++)
 		if (i < python->names_words)
-			hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
+			hash = (hash ^ words[i]) * TAG_FACTOR;
 	return hash >> PYTHON_TAG_SHIFT;
 }
 
@@ -207,7 +208,7 @@ static __always_inline void renew(struct python_memo *memo, const struct python_
 static __always_inline u64 code_tag(const struct python_frames *frames, u64 code)
 {
 	struct walk *walk = frames->walk;
-	struct python_memo *memo = &walk->python_memos[code * 0x9e3779b97f4a7c15ULL >> (64 - PYTHON_MEMO_BITS)];
+	struct python_memo *memo = &walk->python_memos[code * TAG_FACTOR >> (64 - PYTHON_MEMO_BITS)];
 
 	if (memo->code != code || memo->publication != walk->publication || frames->now_ns > memo->trusted_until_ns)
 		renew(memo, frames, code);
@@ -227,6 +228,32 @@ static __always_inline void record_frame_read(const struct python_frames *frames
 	else
 		record_python_frame(frames, code | code_tag(frames, code) | (is_entry ? PYTHON_ENTRY : 0),
 				    frame_word(walk, python->instruction) & python->instruction_mask);
+}
+
+/* crates/core/src/python/tasks.rs has the same. 0: it cannot be told. */
+static __always_inline u64 asyncio_tag(const struct python_frames *frames, u64 asyncio_task)
+{
+	const struct python *python = frames->python;
+	u64 parts[2]; /* coroutine, name */
+	u64 name[2];
+	u64 hash;
+
+	if (!read_stack(frames->task, parts, sizeof(parts), asyncio_task + python->task_coroutine) ||
+	    !read_stack(frames->task, name, sizeof(name), parts[1] + python->object_bytes))
+		return 0;
+	hash = parts[0] * TAG_FACTOR;
+	hash = (hash ^ name[0]) * TAG_FACTOR;
+	hash = (hash ^ name[1]) * TAG_FACTOR;
+	return hash >> PYTHON_TAG_SHIFT << PYTHON_TAG_SHIFT;
+}
+
+static __always_inline void record_asyncio_task(const struct python_frames *frames, u64 state)
+{
+	const struct python *python = frames->python;
+	u64 running;
+
+	if (python->running_task && read_word(frames->task, state + python->running_task, &running) && running)
+		record_python_frame(frames, PYTHON_TASK, running | asyncio_tag(frames, running));
 }
 
 static long walk_python_frame(u32 index, struct python_frames *frames)
@@ -276,8 +303,10 @@ static __always_inline void walk_python(struct walk *walk, struct task_struct *t
 		walk->python_end = PYTHON_UNREADABLE;
 	else if (!walk->python_frame)
 		return; /* between two calls */
-	else
-		bpf_loop(MAX_PYTHON_FRAMES, walk_python_frame, &frames, 0);
+	else {
+		record_asyncio_task(&frames, state);
+		bpf_loop(MAX_PYTHON_FRAMES - walk->python_frames, walk_python_frame, &frames, 0);
+	}
 	*words = gil_bits(python, task, state) | (u64)walk->python_end << PYTHON_END_SHIFT |
 		 (walk->python_frames & PYTHON_FRAMES_MASK);
 	sample->header.flags |= HAS_PYTHON;

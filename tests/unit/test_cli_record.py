@@ -264,6 +264,7 @@ def test_options_of_the_event_reach_the_core(arguments, expected, session):
         (["--user-only"], {"user_only": True}),
         (["--kernel-only"], {"kernel_only": True}),
         (["--include-self"], {"include_self": True}),
+        (["--async"], {"asyncio": True}),
         (["--aggregate"], {"aggregate": True}),
         (["--sw-event"], {"software_only": True}),
         (["--ring-size", "4M"], {"ring_bytes": 4 << 20}),

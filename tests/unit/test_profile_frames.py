@@ -22,8 +22,8 @@ def test_inlined_functions_are_frames_of_their_own_after_the_one_they_were_inlin
 
 
 def test_frames_are_coloured_by_where_their_code_is():
-    kinds = [kind for _, kind, _, _ in shown("main", "k:read", "m:nf_hook", "b:probe", "j:Loop", "p:handler")[0]]
-    assert kinds == ["user", "kernel", "kernel", "bpf", "jit", "python"]
+    kinds = [kind for _, kind, _, _ in shown("main", "k:read", "m:nf_hook", "b:probe", "j:Loop", "p:handler", "t:T")[0]]
+    assert kinds == ["user", "kernel", "kernel", "bpf", "jit", "python", "task"]
 
 
 def test_a_frame_without_a_name_shows_its_object_and_keeps_the_reason():

@@ -97,8 +97,8 @@ fn find_pythons(unwinder: &mut Unwinder, intake: &mut Intake) {
     let Intake { processes, pythons, .. } = intake;
     let found = unwinder.take_interpreters();
     if !found.is_empty() {
-        for (file, interpreter) in found {
-            pythons.add_interpreter(file, interpreter);
+        for (file, found) in found {
+            pythons.add(file, found);
         }
         processes.each(|pid, mappings| pythons.follow(pid, mappings));
     }

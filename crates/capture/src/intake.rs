@@ -63,7 +63,7 @@ impl Intake {
             processes: Processes::new(!options.pids.is_empty()),
             files: FileStore::default(),
             kernel: KernelSpace::read(),
-            pythons: Pythons::new()?,
+            pythons: Pythons::new(options.asyncio)?,
             frames: Vec::new(),
             triggers,
             raw_addresses: options.raw_addresses,

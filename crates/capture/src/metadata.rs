@@ -199,6 +199,7 @@ fn settings(options: &Options) -> Value {
         "kernel_only": options.kernel_only,
         "unwind": options.unwind,
         "python": options.python,
+        "asyncio": options.asyncio,
         "aggregate": options.aggregate,
         "include_self": options.include_self,
     })

@@ -58,6 +58,8 @@ pub struct Options {
     pub unwind: bool,
     /// Show Python's own frames; needs `unwind`.
     pub python: bool,
+    /// Show who awaits the asyncio tasks that threads run; needs `python`.
+    pub asyncio: bool,
     /// Sample this process too.
     pub include_self: bool,
     /// Combine equal samples in the kernel.

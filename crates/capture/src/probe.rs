@@ -82,6 +82,7 @@ fn options() -> Options {
         kernel_only: false,
         unwind: true,
         python: true,
+        asyncio: false,
         include_self: false,
         aggregate: false,
         ring_bytes: None,

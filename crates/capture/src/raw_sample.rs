@@ -31,7 +31,14 @@ pub struct PythonPart<'a> {
 impl<'a> PythonPart<'a> {
     /// Code object (with `PYTHON_ENTRY`) and instruction of each frame.
     pub fn frames(self) -> impl Iterator<Item = (u64, u64)> + 'a {
-        self.words.chunks_exact(2).map(|frame| (frame[0], frame[1]))
+        let frames = self.words.chunks_exact(2).map(|frame| (frame[0], frame[1]));
+        frames.filter(|(code, _)| *code != abi::PYTHON_TASK as u64)
+    }
+
+    /// The asyncio task that the thread runs, with its tag.
+    pub fn task(&self) -> Option<u64> {
+        let first = self.words.first_chunk();
+        first.and_then(|&[code, task]| (code == abi::PYTHON_TASK as u64).then_some(task))
     }
 
     /// How the walk ended: `enum python_end`.
@@ -142,6 +149,24 @@ mod tests {
         );
         assert_eq!((sample.count, sample.record_bytes()), (1000, 8 * words.len() as u64));
         assert!(RawSample::parse(&words[..HEADER_WORDS + 5]).is_none());
+    }
+
+    #[test]
+    fn a_task_is_no_frame() {
+        let words = [abi::PYTHON_TASK as u64, 99, 65, 6];
+        let python = PythonPart {
+            summary: 2,
+            words: &words,
+        };
+        assert_eq!(
+            (python.task(), python.frames().collect::<Vec<_>>()),
+            (Some(99), vec![(65, 6)])
+        );
+        let python = PythonPart {
+            summary: 1,
+            words: &words[2..],
+        };
+        assert_eq!((python.task(), python.frames().count()), (None, 1));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use stackhound_core::symbolize::{Source, Sources};
 use crate::files::FileStore;
 use crate::kernel::KernelSpace;
 use crate::processes::Processes;
-use crate::python::Pythons;
+use crate::python::{Pythons, TaskObject};
 
 /// Everything that knows objects, for the symbolizer.
 pub struct SymbolSources<'a> {
@@ -36,6 +36,12 @@ impl Sources for SymbolSources<'_> {
                 |reason| Source::Missing(reason.into()),
                 |code| Source::Python(Arc::clone(code)),
             );
+        }
+        if let Some(task) = self.pythons.task(object) {
+            return match task {
+                TaskObject::Named(name) => Source::Named(name.into()),
+                TaskObject::Awaiting(code) => Source::Awaiting(Arc::clone(code)),
+            };
         }
         if let Some(code) = self.processes.made_code(object) {
             return code.source(addresses);

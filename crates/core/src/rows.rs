@@ -64,6 +64,8 @@ pub enum ObjectKind {
     Jit,
     /// A Python code object.
     Python,
+    /// Virtual: an asyncio task, or Python code of one that awaits another one.
+    Task,
     /// Anything else, and addresses outside any mapping.
     Unknown,
 }
@@ -79,6 +81,7 @@ impl ObjectKind {
             Self::Bpf => "bpf",
             Self::Jit => "jit",
             Self::Python => "python",
+            Self::Task => "task",
             Self::Unknown => "unknown",
         }
     }

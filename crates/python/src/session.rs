@@ -187,6 +187,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         kernel_only: required(options, "kernel_only")?,
         unwind: required(options, "unwind")?,
         python: required(options, "python")?,
+        asyncio: required(options, "asyncio")?,
         include_self: required(options, "include_self")?,
         aggregate: required(options, "aggregate")?,
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),

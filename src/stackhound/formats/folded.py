@@ -3,15 +3,16 @@
     nginx;_start;main;parse_[i];vfs_read_[k] 12
     └comm └root ……………………… leaf┘           └weight
 
-The comm is the thread's. Marks: ``_[k]`` kernel (inlined kernel functions too), ``_[i]`` inlined, ``_[j]`` JIT. The
-weight is the number of samples for ``cpu`` and the event's own value for others: nanoseconds of a time, a count of
-faults. A frame without a name is its object's name in brackets; ``;`` and what has no glyph is escaped, so that the
-last space of a line always parts the stack from its weight. Equal stacks are one line, and lines are sorted.
+The comm is the thread's. Marks: ``_[k]`` kernel (inlined kernel functions too), ``_[i]`` inlined, ``_[j]`` JIT,
+``_[t]`` an asyncio task or code of one that awaits another. The weight is the number of samples for ``cpu`` and the
+event's own value for others: nanoseconds of a time, a count of faults. A frame without a name is its object's name in
+brackets; ``;`` and what has no glyph is escaped, so that the last space of a line always parts the stack from its
+weight. Equal stacks are one line, and lines are sorted.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from stackhound.formats import escape
 from stackhound.formats.weights import join_paths, location_texts, sum_by_text, weigh_stacks
@@ -19,6 +20,9 @@ from stackhound.profile.schema import KERNEL_KINDS
 
 if TYPE_CHECKING:
     from stackhound.profile import Frames, Profile
+
+
+_MARKS: Final = {"jit": "_[j]", "task": "_[t]"}
 
 
 def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
@@ -49,4 +53,4 @@ def _mark(kind: str, inlined: bool) -> str:
         return "_[k]"
     if inlined:
         return "_[i]"
-    return "_[j]" if kind == "jit" else ""
+    return _MARKS.get(kind, "")

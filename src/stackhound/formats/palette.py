@@ -27,6 +27,7 @@ FILLS: dict[str, Colour] = {
     "kernel inlined": Colour("kernel, inlined", "#cadffb", "#5587be"),
     "jit": Colour("JIT", "#c78fb0", "#d294aa"),
     "python": Colour("Python", "#85d79f", "#50dba5"),
+    "task": Colour("asyncio task, awaiting", "#d9d36a", "#c9c34a"),
     "bpf": Colour("BPF", "#9b7ddb", "#a67ef0"),
 }
 FILL_IDS = {key: index for index, key in enumerate(FILLS)}

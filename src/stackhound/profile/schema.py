@@ -42,7 +42,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "depth": "uint16",  # frames from the root; 0 for row 0
         "hash": "uint64",  # of the path's contents: equal across processes, hosts and files
     },
-    # One physical frame each. A caller's address is its return address − 1, so that it lies in the call.
+    # One physical frame each, or (kind task) a virtual one, which nobody executes. A caller's address is its return
+    # address − 1, so that it lies in the call.
     "locations": {
         "id": "uint32",
         "object": "uint32",
@@ -179,7 +180,8 @@ THREAD_STATES: Final = (
     "idle",  # a kernel thread without work
     "ended",  # and nobody has taken note of it
 )
-OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "unknown")
+#: ``task`` is virtual: an asyncio task by its name, or Python code of a task that awaits another one.
+OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "task", "unknown")
 KERNEL_KINDS: Final = frozenset({"kernel", "module", "bpf"})
 
 

@@ -39,6 +39,7 @@ class RecordOptions:
         kernel_only: leave out user space.
         unwind: find callers by what programs say of their code (``.eh_frame``); otherwise by frame pointers alone.
         python: show Python's own frames in programs that run it; needs ``unwind``.
+        asyncio: show the asyncio tasks that await the one that runs; needs ``python``, and CPython 3.14 in the program.
         include_self: show the collector, too.
         aggregate: count equal stacks in the kernel, for high rates and long recordings.
         lines: look up source lines and inlined functions, not only names.
@@ -68,6 +69,7 @@ class RecordOptions:
     kernel_only: bool = False
     unwind: bool = True
     python: bool = True
+    asyncio: bool = False
     include_self: bool = False
     aggregate: bool = False
     lines: bool = True
@@ -104,6 +106,7 @@ class RecordOptions:
             "kernel_only": self.kernel_only,
             "unwind": self.unwind,
             "python": self.python,
+            "asyncio": self.asyncio,
             "include_self": self.include_self,
             "aggregate": self.aggregate,
             "ring_bytes": self.ring_bytes,
@@ -173,6 +176,8 @@ class RecordOptions:
             raise UsageError("no event to record", "name one, for example cpu")
         if self.user_only and self.kernel_only:
             raise UsageError("user only and kernel only exclude each other", "drop one of them")
+        if self.asyncio and not (self.python and self.unwind):
+            raise UsageError("tasks are shown with Python's frames", "drop --no-python and --call-graph fp, or --async")
 
     def _check_rate(self) -> None:
         if self.frequency_hz is not None and self.period is not None:

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use stackhound_core::address::ObjectAddr;
-use stackhound_core::python::{Counted, Entry, Gil, Layout, Python, Refusal, Slot};
+use stackhound_core::python::{Asyncio, Counted, Entry, Gil, Layout, Python, Refusal, Slot};
 
 use super::Candidate;
 use super::memory::ProcessMemory;
+use super::merge::Loop;
 use crate::abi;
 
 /// An interpreter that runs.
@@ -15,18 +16,20 @@ pub struct Attached {
     pub python: Python,
     /// For the walker.
     pub walk: abi::Python,
-    /// Where the evaluation loop is in the process.
-    pub evaluation: Vec<Range<u64>>,
+    /// Where in the process.
+    pub evaluation: Loop,
     /// In which file.
     pub candidate: Candidate,
+    /// Where its asyncio has tasks, where they are asked for.
+    pub asyncio: Option<Asyncio>,
 }
 
 impl Attached {
     /// Finds the interpreter that a process runs, its threads, and where they have their states.
-    pub fn new(pid: u32, candidates: &[Candidate]) -> Result<Self, Refusal> {
+    pub fn new(pid: u32, candidates: &[Candidate], asyncio: Option<Asyncio>) -> Result<Self, Refusal> {
         let mut refusal = Refusal::NotYet;
         for candidate in candidates {
-            match Self::to(pid, candidate) {
+            match Self::to(pid, candidate, asyncio) {
                 Ok(attached) => return Ok(attached),
                 Err(other) if candidates.len() == 1 => refusal = other,
                 Err(_) => {}
@@ -35,7 +38,7 @@ impl Attached {
         Err(refusal)
     }
 
-    fn to(pid: u32, candidate: &Candidate) -> Result<Self, Refusal> {
+    fn to(pid: u32, candidate: &Candidate, asyncio: Option<Asyncio>) -> Result<Self, Refusal> {
         let (interpreter, bias) = (&candidate.found.interpreter, candidate.bias);
         let memory = ProcessMemory { pid };
         let python = Python::attach(interpreter, bias, &memory)?;
@@ -43,19 +46,24 @@ impl Attached {
         let slot = Slot::find(&memory, &threads)?.ok_or(Refusal::NotYet)?;
         let main = threads.last().ok_or(Refusal::NotYet)?.interpreter; // the oldest
         let gil = python.gil(&memory, main)?;
-        let walk = describe(&python.layout, slot, gil);
+        let walk = describe(&python.layout, slot, gil, asyncio);
         let place = |part: &Range<ObjectAddr>| part.start.0.wrapping_add(bias)..part.end.0.wrapping_add(bias);
         Ok(Self {
             python,
             walk,
-            evaluation: interpreter.evaluation.iter().map(place).collect(),
+            evaluation: Loop {
+                ranges: interpreter.evaluation.iter().map(place).collect(),
+                has_tail_calls: interpreter.has_tail_calls,
+            },
             candidate: candidate.clone(),
+            asyncio,
         })
     }
 }
 
-fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>) -> abi::Python {
+fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, asyncio: Option<Asyncio>) -> abi::Python {
     let (walk, names) = (&layout.walk, layout.names());
+    let tasks = asyncio.zip(layout.object_bytes());
     let (thread_state, thread_state_indirect) = match slot {
         Slot::Direct { offset } => (offset.into(), 0),
         Slot::Indirect { block, offset } => (block.into(), offset.into()),
@@ -87,7 +95,9 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>) -> abi::Python {
         entry: entry as u8,
         shim_owner,
         names: names.map_or(0, |names| names.offset),
-        names_words: names.map_or(0, |names| names.words),
-        reserved: 0,
+        names_words: names.map_or(0, |names| names.words as u8), // 4 at most
+        object_bytes: tasks.map_or(0, |(_, bytes)| bytes as u8), // so few that they were believed
+        running_task: tasks.map_or(0, |(asyncio, _)| asyncio.running_task),
+        task_coroutine: tasks.map_or(0, |(asyncio, _)| asyncio.coroutine),
     }
 }

@@ -7,7 +7,7 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::{ObjectAddr, ProcessAddr};
 use stackhound_core::profile::Profile;
-use stackhound_core::python::{Code, Codes as Reader, Counted, Fingerprint, NotCode};
+use stackhound_core::python::{Bytecode, Code, Codes as Reader, Counted, Fingerprint, NotCode};
 use stackhound_core::rows::{ObjectId, ObjectKind};
 
 use super::attach::Attached;
@@ -30,6 +30,15 @@ const MAX_KEPT_BYTES: usize = 256 << 20;
 
 const UNREAD: &str = "Python code that could not be read: it was gone, other code was there, or there was too much";
 
+/// A code object in a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// Its address, and its tag.
+    pub place: u64,
+    /// Where in it a frame was; 0 where threads have no copies of its bytecode.
+    pub instruction: u64,
+}
+
 /// What is asked of the object that a sample had at an address: what it is, or whether it is the one that is known.
 pub struct Question {
     /// Its address, and its tag.
@@ -50,6 +59,7 @@ pub struct Reading {
     place: u64,
     /// None: it is the one that is known.
     code: Option<Result<Code, NotCode>>,
+    bytecode: Option<Bytecode>,
 }
 
 /// Asks all questions of one process.
@@ -62,6 +72,7 @@ pub fn read(pid: u32, attached: &Attached, questions: &[Question]) -> Vec<Readin
         Reading {
             place: question.place,
             code: (!is_known).then(|| read_tagged(&codes, question.place)),
+            bytecode: codes.bytecode(at).unwrap_or_default(), // gone, as what is read of the object will say
         }
     };
     questions.iter().map(answer).collect()
@@ -95,6 +106,8 @@ struct Known {
     trusted: Duration,
     /// It took another's place since the last samples, which may be of either.
     is_ambiguous: bool,
+    /// Where threads have copies of it.
+    bytecode: Option<Bytecode>,
 }
 
 impl Known {
@@ -106,10 +119,23 @@ impl Known {
         }
     }
 
-    fn confirm(&mut self) {
+    fn confirm(&mut self, bytecode: Option<Bytecode>) {
         self.checked = Instant::now();
         self.trusted = (self.trusted * 2).clamp(TRUSTED_FIRST, TRUSTED);
         self.is_ambiguous = false;
+        self.bytecode = bytecode.or(self.bytecode.take());
+    }
+
+    /// Whether nothing has to be asked before a frame at this instruction is believed.
+    fn tells(&self, instruction: u64) -> bool {
+        self.checked.elapsed() < self.trusted && (instruction == 0 || self.own(instruction).is_some())
+    }
+
+    /// The instruction in the object's own bytecode; None when it is in a copy that is not known.
+    fn own(&self, instruction: u64) -> Option<u64> {
+        self.bytecode
+            .as_ref()
+            .map_or(Some(instruction), |bytecode| bytecode.own(instruction))
     }
 }
 
@@ -118,34 +144,37 @@ impl Known {
 pub struct Codes {
     by_place: HashMap<u32, HashMap<u64, Known>>,
     by_object: HashMap<ObjectId, Arc<Code>>,
+    /// The same code where it awaits.
+    awaiting: HashMap<ObjectId, Arc<Code>>,
     kept_bytes: usize,
     unread: Option<ObjectId>,
 }
 
 impl Codes {
-    /// What has to be asked before these addresses can be believed.
-    pub fn to_ask(&self, pid: u32, places: HashSet<u64>) -> Vec<Question> {
-        let known = self.by_place.get(&pid);
-        let questions = places.into_iter().filter_map(|place| {
-            let known = known.and_then(|known| known.get(&place));
-            match known {
-                Some(known) if known.checked.elapsed() < known.trusted => None,
-                _ => Some(Question {
-                    place,
-                    known: known.map(Known::expected),
-                }),
-            }
-        });
-        questions.collect()
+    /// What has to be asked before these can be believed.
+    pub fn to_ask(&self, pid: u32, seen: &HashSet<Seen>) -> Vec<Question> {
+        let all_known = self.by_place.get(&pid);
+        let known = |place: u64| all_known.and_then(|known| known.get(&place));
+        let is_open = |seen: &&Seen| !known(seen.place).is_some_and(|known| known.tells(seen.instruction));
+        let open: HashSet<u64> = seen.iter().filter(is_open).map(|seen| seen.place).collect();
+        let question = |place| Question {
+            place,
+            known: known(place).map(Known::expected),
+        };
+        open.into_iter().map(question).collect()
     }
 
     /// Takes note of the answers; tells whether any was new.
     pub fn add(&mut self, pid: u32, readings: Vec<Reading>, profile: &mut Profile) -> bool {
         let mut is_new = false;
-        for Reading { place, code } in readings {
+        for Reading { place, code, bytecode } in readings {
             let known = self.by_place.entry(pid).or_default();
             match code {
-                None => known.get_mut(&place).into_iter().for_each(Known::confirm), // unless all were dropped meanwhile
+                None => {
+                    if let Some(known) = known.get_mut(&place) {
+                        known.confirm(bytecode);
+                    } // unless all were dropped meanwhile
+                }
                 Some(Ok(code)) if self.kept_bytes + code.bytes() <= MAX_KEPT_BYTES => {
                     is_new = true;
                     let is_ambiguous = known.remove(&place).is_some();
@@ -159,6 +188,7 @@ impl Codes {
                         checked: Instant::now(),
                         trusted: Duration::ZERO,
                         is_ambiguous,
+                        bytecode,
                     };
                     self.by_place.entry(pid).or_default().insert(place, new);
                 }
@@ -184,12 +214,37 @@ impl Codes {
         let frame = (address != 0).then(|| {
             let known = self.by_place.get(&pid).and_then(|known| known.get(&place));
             let (object, at) = match known.filter(|known| !known.is_ambiguous) {
-                Some(known) => (known.object, distance(address, instruction)),
+                Some(known) => {
+                    let (counted, at) = instruction;
+                    (
+                        known.object,
+                        known.own(at).map_or(0, |own| distance(address, (counted, own))),
+                    )
+                }
                 None => (self.unread(profile), address),
             };
             Frame::Python(profile.location(object, ObjectAddr(at)), address)
         });
         PythonFrame { frame, is_entry }
+    }
+
+    /// What stands for the code at a place where it awaits; None when it is not known.
+    pub fn awaiting(&mut self, pid: u32, place: u64, profile: &mut Profile) -> Option<ObjectId> {
+        let code = Arc::clone(self.at(pid, place)?);
+        let object = profile.object(ObjectKind::Task, &code.file, &code.hash.to_be_bytes());
+        self.awaiting.entry(object).or_insert(code);
+        Some(object)
+    }
+
+    /// What the function at a place is called; None when it is not known.
+    pub fn function(&self, pid: u32, place: u64) -> Option<String> {
+        let code = self.at(pid, place)?;
+        Some(code.qualified_name.as_ref().unwrap_or(&code.name).clone())
+    }
+
+    fn at(&self, pid: u32, place: u64) -> Option<&Arc<Code>> {
+        let known = self.by_place.get(&pid)?.get(&place)?;
+        self.by_object.get(&known.object).filter(|_| !known.is_ambiguous)
     }
 
     fn unread(&mut self, profile: &mut Profile) -> ObjectId {
@@ -210,9 +265,15 @@ impl Codes {
         }
         self.by_object.get(&object).map(Ok)
     }
+
+    /// What an object is that stands for code where it awaits.
+    pub fn of_awaiting(&self, object: ObjectId) -> Option<&Arc<Code>> {
+        self.awaiting.get(&object)
+    }
 }
 
-/// How far into a code object a frame has come: as its version counts, or in bytes from its address.
+/// How far into a code object a frame has come: as its version counts, or in bytes from its address. 0 is before the
+/// first instruction.
 fn distance(code: u64, (counted, instruction): (Counted, u64)) -> u64 {
     let distance = match counted {
         Counted::Pointer { .. } => instruction.wrapping_sub(code) as i64,

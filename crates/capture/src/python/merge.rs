@@ -12,7 +12,8 @@ const ENTRY_BYTES: u64 = 256;
 pub enum Frame {
     /// An address in the process: of the leaf its own, of others the one they return to.
     Native(u64),
-    /// A place in a code object, which is at this address in the process.
+    /// A place in a code object, which is at this address in the process; or what stands for one that awaits the task at
+    /// this address.
     Python(LocationId, u64),
 }
 
@@ -32,6 +33,45 @@ pub struct PythonFrame {
     pub frame: Option<Frame>,
     /// The last one of its call of the evaluation loop.
     pub is_entry: bool,
+}
+
+/// The code that executes Python code, in a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loop {
+    /// Where it is.
+    pub ranges: Vec<Range<u64>>,
+    /// Whether what each call of it has called, to begin with, is part of it.
+    pub has_tail_calls: bool,
+}
+
+impl Loop {
+    /// Whether an address is in it.
+    pub fn has(&self, address: u64) -> bool {
+        self.ranges.iter().any(|part| part.contains(&address))
+    }
+
+    /// Which frames, leaf first, are calls of it.
+    fn calls(&self, native: &[u64]) -> Vec<bool> {
+        let is_call = |(at, address): (usize, &u64)| self.has(address.wrapping_sub(u64::from(at > 0)));
+        native.iter().enumerate().map(is_call).collect()
+    }
+
+    /// The frames before which those go that each of these calls runs: the call's own, or that of what it has called.
+    fn inner(&self, calls: &[bool]) -> Vec<bool> {
+        let has_called = |at: usize| self.has_tail_calls && at > 0 && !calls[at - 1];
+        let mut inner = vec![false; calls.len()];
+        for (at, _) in calls.iter().enumerate().filter(|(_, is_call)| **is_call) {
+            inner[at - usize::from(has_called(at))] = true;
+        }
+        inner
+    }
+
+    /// Whether an address is where it is entered, so that the interpreter does not know of the call yet. Of parts that
+    /// were moved away nothing is entered at their beginning, and few samples are there.
+    fn begins(&self, address: u64) -> bool {
+        let begins = |part: &Range<u64>| part.contains(&address) && address - part.start < ENTRY_BYTES;
+        self.ranges.iter().any(begins)
+    }
 }
 
 /// How well the two fit.
@@ -57,22 +97,17 @@ pub struct Parts<'s> {
 }
 
 impl Parts<'_> {
-    /// Appends all frames, leaf first. `evaluation`: where the loop's code is.
-    pub fn merge(&self, evaluation: &[Range<u64>], frames: &mut Vec<Frame>) -> Fit {
-        let is_evaluation = |address: u64| evaluation.iter().any(|part| part.contains(&address));
-        let is_call = |at: usize, address: u64| is_evaluation(address.wrapping_sub(u64::from(at > 0)));
-        let calls: Vec<bool> = (0..)
-            .zip(self.native)
-            .map(|(at, &address)| is_call(at, address))
-            .collect();
+    /// Appends all frames, leaf first.
+    pub fn merge(&self, evaluation: &Loop, frames: &mut Vec<Frame>) -> Fit {
+        let calls = evaluation.calls(self.native);
         let (count, runs) = (calls.iter().filter(|is_call| **is_call).count(), self.runs());
         let is_complete = self.is_rooted && self.is_whole;
-        let is_beginning = self.native.first().is_some_and(|leaf| begins(evaluation, *leaf));
+        let is_beginning = self.native.first().is_some_and(|leaf| evaluation.begins(*leaf));
         let is_leaf_idle = is_complete && count == runs + 1 && is_beginning;
         let mut idle = usize::from(is_leaf_idle);
         let mut surplus = if is_complete { runs.saturating_sub(count) } else { 0 };
         let mut left = self.python;
-        for (&address, is_call) in self.native.iter().zip(calls) {
+        for (&address, is_call) in self.native.iter().zip(evaluation.inner(&calls)) {
             if is_call && idle > 0 {
                 idle -= 1; // has not begun to run its frame, or has ended it
             } else if is_call {
@@ -101,13 +136,6 @@ impl Parts<'_> {
     }
 }
 
-/// Whether an address is where the loop is entered, so that the interpreter does not know of the call yet. Of parts that
-/// were moved away nothing is entered at their beginning, and few samples are there.
-fn begins(evaluation: &[Range<u64>], address: u64) -> bool {
-    let begins = |part: &Range<u64>| part.contains(&address) && address - part.start < ENTRY_BYTES;
-    evaluation.iter().any(begins)
-}
-
 /// Appends the frames of one call; returns those of the others.
 fn push_run<'w>(python: &'w [PythonFrame], frames: &mut Vec<Frame>) -> &'w [PythonFrame] {
     let end = python.iter().position(|frame| frame.is_entry);
@@ -125,6 +153,10 @@ mod tests {
 
     /// Addresses from 100 to 199 are the evaluation loop's. Python's frames are multiples of 16, 0 is none.
     fn merged(native: &[u64], codes: &[u64], is_rooted: bool) -> (Vec<u64>, Fit) {
+        merged_in(false, native, codes, is_rooted)
+    }
+
+    fn merged_in(has_tail_calls: bool, native: &[u64], codes: &[u64], is_rooted: bool) -> (Vec<u64>, Fit) {
         let frame = |code: u64| (code & !E != 0).then(|| Frame::Python(LocationId::default(), code & !E));
         let python: Vec<PythonFrame> = codes
             .iter()
@@ -140,7 +172,11 @@ mod tests {
             is_whole: true,
         };
         let mut frames = Vec::new();
-        let fit = parts.merge(&[100..200, 1000..1400], &mut frames);
+        let evaluation = Loop {
+            ranges: vec![100..200, 1000..1400],
+            has_tail_calls,
+        };
+        let fit = parts.merge(&evaluation, &mut frames);
         (frames.iter().map(Frame::address).collect(), fit)
     }
 
@@ -149,6 +185,24 @@ mod tests {
         let (frames, fit) = merged(&[5, 110, 6, 120, 7], &[16, 32 | E, 48 | E], true);
         assert_eq!(frames, [5, 16, 32, 110, 6, 48, 120, 7]);
         assert_eq!(fit, Fit::Exact);
+    }
+
+    #[test]
+    fn with_tail_calls_the_instructions_function_is_part_of_the_call() {
+        let merged = |native, codes| merged_in(true, native, codes, true);
+        let (frames, fit) = merged(&[5, 900, 110, 6, 901, 120, 7], &[16, 32 | E, 48 | E]);
+        assert_eq!(
+            (frames, fit),
+            (vec![5, 16, 32, 900, 110, 6, 48, 901, 120, 7], Fit::Exact)
+        );
+        let (frames, fit) = merged(&[900, 110, 7], &[16 | E]);
+        assert_eq!((frames, fit), (vec![16, 900, 110, 7], Fit::Exact));
+        let (frames, fit) = merged(&[101, 901, 120, 7], &[48 | E]);
+        assert_eq!(
+            (frames, fit),
+            (vec![101, 48, 901, 120, 7], Fit::Exact),
+            "the inner call has just begun"
+        );
     }
 
     #[test]

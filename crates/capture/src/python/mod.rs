@@ -2,12 +2,13 @@
 //! what its code objects are.
 //!
 //! `attach` finds an interpreter's structures in a process, `codes` reads code objects once each, `merge` puts Python's
-//! frames between the native ones. All reading is done by a deputy, since it may hang.
+//! frames between the native ones, `tasks` those of asyncio's tasks that await the one that runs. All reading is done by a deputy, since it may hang.
 
 mod attach;
 mod codes;
 mod memory;
 mod merge;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::FileOffset;
 use stackhound_core::elf::Elf;
 use stackhound_core::profile::Profile;
-use stackhound_core::python::{Code, Counted, Interpreter, Refusal, Version};
+use stackhound_core::python::{Asyncio, Code, Counted, Interpreter, Refusal, Version};
 use stackhound_core::rows::ObjectId;
 
 use crate::abi;
@@ -28,8 +29,10 @@ use crate::mappings::{Mapping, Target};
 use crate::raw_sample::{PythonPart, RawSample};
 use crate::unwind::Unwinder;
 use attach::Attached;
-use codes::{Codes, Reading};
+use codes::{Codes, Reading, Seen};
+use merge::Loop;
 pub use merge::{Fit, Frame, Parts, PythonFrame};
+use tasks::Tasks;
 
 /// Reading what is new of one process may take so long; then it is not waited for again.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -39,12 +42,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// All processes that run Python.
 pub struct Pythons {
-    interpreters: HashMap<FileId, Arc<Found>>,
+    interpreters: HashMap<FileId, Arc<FoundInterpreter>>,
+    /// None: tasks are not asked for.
+    asyncios: Option<HashMap<FileId, Asyncio>>,
     processes: HashMap<u32, Process>,
     codes: Codes,
+    tasks: Tasks,
     has_news: bool,
     deputy: Deputy<Answer>,
     refusals: BTreeMap<String, u64>,
+    /// Versions whose tasks do not know who awaits them.
+    unlinked: BTreeMap<String, u64>,
     /// What finding interpreters in processes took.
     pub cost: Cost,
 }
@@ -58,17 +66,34 @@ pub struct Cost {
     pub attach_ns: u64,
 }
 
-/// An interpreter in a file.
+/// What of Python is in a file.
 pub struct Found {
-    /// What the file says of it.
-    pub interpreter: Interpreter,
-    /// Where in the file its evaluation loop begins.
-    pub evaluation: FileOffset,
+    interpreter: Option<FoundInterpreter>,
+    asyncio: Option<Asyncio>,
 }
 
 impl Found {
-    /// The interpreter that is in an ELF file, if there is one.
+    /// What is in an ELF file, if there is anything.
     pub fn look(elf: &Elf, bytes: &[u8]) -> Option<Self> {
+        let found = Self {
+            interpreter: FoundInterpreter::look(elf, bytes),
+            asyncio: Asyncio::find(bytes),
+        };
+        (found.interpreter.is_some() || found.asyncio.is_some()).then_some(found)
+    }
+}
+
+/// An interpreter in a file.
+struct FoundInterpreter {
+    /// What the file says of it.
+    interpreter: Interpreter,
+    /// Where in the file its evaluation loop begins.
+    evaluation: FileOffset,
+}
+
+impl FoundInterpreter {
+    /// The interpreter that is in an ELF file, if there is one.
+    fn look(elf: &Elf, bytes: &[u8]) -> Option<Self> {
         let interpreter = Interpreter::find(bytes)?;
         let evaluation = elf.file_offset(interpreter.evaluation.first()?.start)?;
         Some(Self {
@@ -90,18 +115,20 @@ impl Found {
 enum Answer {
     Attached(std::result::Result<Arc<Attached>, Refusal>),
     Read(Vec<Reading>),
+    Tasks(Vec<tasks::Reading>),
 }
 
 /// A process that has interpreters mapped. It may have more than the one that it runs: a library of them.
 struct Process {
     candidates: Vec<Candidate>,
+    asyncio: Option<Asyncio>,
     state: State,
 }
 
 /// An interpreter's file, where a process has it.
 #[derive(Clone)]
 struct Candidate {
-    found: Arc<Found>,
+    found: Arc<FoundInterpreter>,
     /// From the file's own addresses to the process's.
     bias: u64,
 }
@@ -109,6 +136,22 @@ struct Candidate {
 impl Candidate {
     fn is(&self, other: &Self) -> bool {
         self.bias == other.bias && Arc::ptr_eq(&self.found, &other.found)
+    }
+}
+
+impl Process {
+    /// The interpreter that it runs, if that can be read.
+    fn attached(&self) -> Option<&Arc<Attached>> {
+        match &self.state {
+            State::Attached(attached) | State::Silent(attached) => Some(attached),
+            State::Waiting { .. } | State::Refused => None,
+        }
+    }
+
+    /// Whether threads have copies of the bytecode.
+    fn has_copies(&self) -> bool {
+        self.attached()
+            .is_some_and(|attached| attached.python.layout.walk.copies.is_some())
     }
 }
 
@@ -126,22 +169,30 @@ enum State {
 }
 
 impl Pythons {
-    /// Nothing is known yet.
-    pub fn new() -> Result<Self> {
+    /// Nothing is known yet. `asyncio`: finds out who awaits the tasks that threads run.
+    pub fn new(asyncio: bool) -> Result<Self> {
         Ok(Self {
             interpreters: HashMap::new(),
+            asyncios: asyncio.then(HashMap::new),
             processes: HashMap::new(),
             codes: Codes::default(),
+            tasks: Tasks::default(),
             has_news: false,
             deputy: Deputy::new()?,
             refusals: BTreeMap::new(),
+            unlinked: BTreeMap::new(),
             cost: Cost::default(),
         })
     }
 
-    /// A file turned out to have an interpreter in it: [`Pythons::follow`] all processes again.
-    pub fn add_interpreter(&mut self, file: FileId, found: Found) {
-        self.interpreters.insert(file, Arc::new(found));
+    /// A file turned out to have Python in it: [`Pythons::follow`] all processes again.
+    pub fn add(&mut self, file: FileId, found: Found) {
+        if let Some(interpreter) = found.interpreter {
+            self.interpreters.insert(file, Arc::new(interpreter));
+        }
+        if let (Some(asyncios), Some(asyncio)) = (&mut self.asyncios, found.asyncio) {
+            asyncios.insert(file, asyncio);
+        }
     }
 
     /// What a process has mapped now.
@@ -149,11 +200,12 @@ impl Pythons {
         if self.interpreters.is_empty() {
             return;
         }
-        let candidates = self.candidates(mappings);
+        let (candidates, asyncio) = (self.candidates(mappings), self.asyncio(mappings));
         let is_known = |known: &Process| match &known.state {
-            State::Attached(attached) | State::Silent(attached) => {
-                candidates.iter().any(|one| one.is(&attached.candidate))
+            State::Attached(attached) => {
+                candidates.iter().any(|one| one.is(&attached.candidate)) && known.asyncio == asyncio
             }
+            State::Silent(attached) => candidates.iter().any(|one| one.is(&attached.candidate)),
             _ => known.candidates.len() == candidates.len(),
         };
         if candidates.is_empty() || self.processes.get(&pid).is_some_and(is_known) {
@@ -161,6 +213,7 @@ impl Pythons {
         }
         let process = Process {
             candidates,
+            asyncio,
             state: State::Waiting {
                 pause: FIRST_PAUSE,
                 due: Instant::now(),
@@ -182,6 +235,16 @@ impl Pythons {
             })
         };
         mappings.iter().filter_map(candidate).collect()
+    }
+
+    /// The asyncio that a process has mapped, if that is asked for.
+    fn asyncio(&self, mappings: &[Mapping]) -> Option<Asyncio> {
+        let asyncios = self.asyncios.as_ref()?;
+        let found = mappings.iter().find_map(|mapping| match mapping.target {
+            Target::File(file) => asyncios.get(&file),
+            _ => None,
+        });
+        found.copied()
     }
 
     /// The process became another program, or has ended.
@@ -213,13 +276,19 @@ impl Pythons {
     fn attach_one(&mut self, pid: u32, unwinder: &mut Unwinder) {
         let now = Instant::now();
         let process = self.processes.get_mut(&pid).expect("one of those that wait");
-        let candidates = process.candidates.clone();
-        let work = move || Answer::Attached(Attached::new(pid, &candidates).map(Arc::new));
+        let (candidates, asyncio) = (process.candidates.clone(), process.asyncio);
+        let work = move || Answer::Attached(Attached::new(pid, &candidates, asyncio).map(Arc::new));
         process.state = match (self.deputy.within(PATIENCE, work), &process.state) {
             (Some(Answer::Attached(Ok(attached))), _) => {
                 unwinder.set_python(pid, &attached.walk);
                 self.cost.processes += 1;
                 self.cost.attach_ns += now.elapsed().as_nanos() as u64;
+                if self.asyncios.is_some() && !attached.python.layout.knows_awaiting_tasks() {
+                    *self
+                        .unlinked
+                        .entry(attached.python.layout.version.to_string())
+                        .or_default() += 1;
+                }
                 State::Attached(attached)
             }
             (Some(Answer::Attached(Err(Refusal::NotYet | Refusal::Unreadable(_)))), State::Waiting { pause, .. }) => {
@@ -242,25 +311,55 @@ impl Pythons {
     /// Reads the code objects that these samples are the first to show, and makes sure of the others. It is called
     /// before the samples are stored, and soon after they were taken.
     pub fn learn<'s>(&mut self, samples: impl Iterator<Item = RawSample<'s>>, profile: &mut Profile) {
-        let mut seen: HashMap<u32, HashSet<u64>> = HashMap::new();
-        self.has_news = false;
+        let mut seen: HashMap<u32, HashSet<Seen>> = HashMap::new();
+        let mut tasks: HashMap<u32, HashSet<u64>> = HashMap::new();
         for sample in samples {
-            if let Some(python) = sample.python
-                && self.processes.contains_key(&sample.header.tgid)
-            {
-                seen.entry(sample.header.tgid).or_default().extend(codes_of(python));
+            let pid = sample.header.tgid;
+            if let (Some(python), Some(process)) = (sample.python, self.processes.get(&pid)) {
+                let codes = codes_of(python, process.has_copies());
+                seen.entry(pid).or_default().extend(codes);
+                if let Some(task) = python.task() {
+                    tasks.entry(pid).or_default().insert(task);
+                }
             }
         }
-        for (pid, codes) in seen {
-            self.learn_of(pid, codes, profile);
+        self.has_news = !tasks.is_empty(); // they will await others soon
+        self.learn_tasks(tasks);
+        for (pid, code) in self.tasks.codes() {
+            seen.entry(pid).or_default().insert(code);
+        }
+        for (pid, seen) in seen {
+            self.learn_of(pid, &seen, profile);
         }
     }
 
-    fn learn_of(&mut self, pid: u32, codes: HashSet<u64>, profile: &mut Profile) {
+    fn learn_tasks(&mut self, tasks: HashMap<u32, HashSet<u64>>) {
+        self.tasks.clear();
+        for (pid, asked) in tasks {
+            let Some(State::Attached(attached)) = self.processes.get(&pid).map(|process| &process.state) else {
+                continue;
+            };
+            let (attached, silent) = (Arc::clone(attached), Arc::clone(attached));
+            let work = move || Answer::Tasks(tasks::read(pid, &attached, &asked));
+            match self.deputy.within(PATIENCE, work) {
+                Some(Answer::Tasks(readings)) => self.tasks.add(pid, readings),
+                _ => self.leave_alone(pid, silent, "tasks"),
+            }
+        }
+    }
+
+    /// Reads no more of a process that took too long to answer.
+    fn leave_alone(&mut self, pid: u32, attached: Arc<Attached>, what: &str) {
+        self.refuse(format!("{what} cannot be read in time"));
+        let process = self.processes.get_mut(&pid).expect("one of those that are read");
+        process.state = State::Silent(attached);
+    }
+
+    fn learn_of(&mut self, pid: u32, seen: &HashSet<Seen>, profile: &mut Profile) {
         let Some(State::Attached(attached)) = self.processes.get(&pid).map(|process| &process.state) else {
             return;
         };
-        let asked = self.codes.to_ask(pid, codes);
+        let asked = self.codes.to_ask(pid, seen);
         if asked.is_empty() {
             return;
         }
@@ -270,11 +369,7 @@ impl Pythons {
             .within(PATIENCE, move || Answer::Read(codes::read(pid, &attached, &asked)))
         {
             Some(Answer::Read(readings)) => self.has_news |= self.codes.add(pid, readings, profile),
-            _ => {
-                self.refuse("code objects cannot be read in time".into());
-                let process = self.processes.get_mut(&pid).expect("looked at above");
-                process.state = State::Silent(silent);
-            }
+            _ => self.leave_alone(pid, silent, "code objects"),
         }
     }
 
@@ -295,11 +390,10 @@ impl Pythons {
             return None;
         };
         let pid = sample.header.tgid;
-        let (counted, evaluation) = match &process.state {
-            State::Attached(attached) | State::Silent(attached) => {
-                (attached.python.layout.walk.counted, &attached.evaluation[..])
-            }
-            State::Waiting { .. } | State::Refused => (Counted::Bytes, &[][..]), // of no code object that is known
+        let unknown = Loop::default();
+        let (counted, evaluation) = match process.attached() {
+            Some(attached) => (attached.python.layout.walk.counted, &attached.evaluation),
+            None => (Counted::Bytes, &unknown), // of no code object that is known
         };
         let mut locate = |(code, instruction)| self.codes.locate(pid, code, (counted, instruction), profile);
         let located: Vec<PythonFrame> = python.frames().map(&mut locate).collect();
@@ -309,7 +403,12 @@ impl Pythons {
             is_rooted: sample.user_end() == abi::END_ROOT,
             is_whole: python.end() == abi::PYTHON_COMPLETE,
         };
-        Some(parts.merge(evaluation, frames))
+        let fit = parts.merge(evaluation, frames);
+        if let Some(task) = python.task() {
+            self.tasks
+                .insert((pid, task), frames, evaluation, &mut self.codes, profile);
+        }
+        Some(fit)
     }
 
     /// What is known of an object that is a code object; Err for the one that stands for those that could not be read.
@@ -319,24 +418,58 @@ impl Pythons {
 
     /// The processes whose interpreters can be read, and which CPython each runs.
     pub fn versions(&self) -> impl Iterator<Item = (u32, Version)> {
-        self.processes.iter().filter_map(|(pid, process)| match &process.state {
-            State::Attached(attached) | State::Silent(attached) => Some((*pid, attached.python.layout.version)),
-            State::Waiting { .. } | State::Refused => None,
-        })
+        let attached = |process: &Process| process.attached().map(|attached| attached.python.layout.version);
+        self.processes
+            .iter()
+            .filter_map(move |(pid, process)| Some((*pid, attached(process)?)))
     }
 
-    /// Which interpreters could not be read, in words.
+    /// What is known of an object that is an asyncio task, or code of one that awaits another one.
+    pub fn task(&self, object: ObjectId) -> Option<TaskObject<'_>> {
+        let name = self.tasks.name(object).map(TaskObject::Named);
+        name.or_else(|| self.codes.of_awaiting(object).map(TaskObject::Awaiting))
+    }
+
+    /// Which interpreters could not be read, and whose tasks, in words.
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        self.refusals.iter().map(|(why, processes)| match processes {
-            1 => format!("no Python frames in 1 process: {why}"),
-            _ => format!("no Python frames in {processes} processes: {why}"),
-        })
+        let refusals = self.refusals.iter().map(|(why, count)| {
+            let processes = counted(*count, "process", "processes");
+            format!("no Python frames in {processes}: {why}")
+        });
+        let unlinked = self.unlinked.iter().map(|(version, count)| {
+            let processes = counted(*count, "process", "processes");
+            format!("not shown who awaits the tasks of {processes}: CPython {version} does not keep that, 3.14 does")
+        });
+        let missed = (self.tasks.missed > 0).then(|| {
+            let samples = counted(self.tasks.missed, "sample", "samples");
+            format!("not shown who awaited the task of {samples}: it went on before that was read")
+        });
+        refusals.chain(unlinked).chain(missed)
     }
 }
 
-/// The code objects of a sample: addresses with tags.
-fn codes_of(python: PythonPart<'_>) -> impl Iterator<Item = u64> {
-    python.frames().map(|(code, _)| code & !ENTRY).filter(|code| *code != 0)
+/// What an object of kind `task` stands for.
+pub enum TaskObject<'a> {
+    /// A task of this name.
+    Named(&'a str),
+    /// Code where it awaits.
+    Awaiting(&'a Arc<Code>),
+}
+
+fn counted(count: u64, one: &str, several: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {several}"),
+    }
+}
+
+/// The code objects of a sample. `has_copies`: of bytecode.
+fn codes_of(python: PythonPart<'_>, has_copies: bool) -> impl Iterator<Item = Seen> {
+    let seen = python.frames().map(move |(code, instruction)| Seen {
+        place: code & !ENTRY,
+        instruction: if has_copies { instruction } else { 0 },
+    });
+    seen.filter(|seen| seen.place != 0)
 }
 
 const ENTRY: u64 = abi::PYTHON_ENTRY as u64;

@@ -2,6 +2,7 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use super::bytecode::Bytecode;
 use super::layout::{Layout, Names};
 use super::lines::{Lines, Position};
 use super::memory::{Memory, Unreadable};
@@ -86,6 +87,11 @@ impl<'m> Codes<'m> {
         Ok(self.head(at)?.fingerprint())
     }
 
+    /// What tells the object at an address from another one, as in samples.
+    pub fn tag(&self, at: ProcessAddr) -> Result<u16, NotCode> {
+        Ok(self.head(at)?.tag)
+    }
+
     /// The object at an address.
     pub fn read(&self, at: ProcessAddr) -> Result<Code, NotCode> {
         let head = self.head(at)?;
@@ -111,6 +117,11 @@ impl<'m> Codes<'m> {
             tag: head.tag,
             lines,
         })
+    }
+
+    /// Where its bytecode is; None where threads have no copies.
+    pub fn bytecode(&self, at: ProcessAddr) -> Result<Option<Bytecode>, Unreadable> {
+        Bytecode::read(self.memory, &self.layout.walk, at)
     }
 
     fn head(&self, at: ProcessAddr) -> Result<Head, NotCode> {

@@ -6,14 +6,14 @@
 
 use zerocopy::FromBytes;
 
-use super::layout::{Bytes, Code, Copies, Counted, Entry, Gil, GilPlace, Layout, Refusal, States, Text, Walk};
+use super::layout::{Awaits, Bytes, Code, Copies, Counted, Entry, Gil, GilPlace, Layout, Refusal, States, Text, Walk};
 use super::memory::{Memory, read_array};
 use super::version::Version;
 use crate::address::ProcessAddr;
 
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
-/// Words to read: 3.14 has 85 up to the last one that is used.
+/// Words to read: 3.14 has 87 up to the last one that is used.
 const WORDS: usize = 96;
 
 /// The largest structure to believe. `_PyRuntime` has 480 KB in 3.14, with room for more.
@@ -24,6 +24,9 @@ const MAX_SMALL_BYTES: u64 = 16 << 10;
 
 /// Frames, code objects and strings are read in one go.
 const MAX_OBJECT_BYTES: u64 = 512;
+
+/// What every object begins with has 16 bytes, 32 without a lock.
+const MAX_HEAD_BYTES: u16 = 128;
 
 /// Owners of frames that are no Python function's (`enum _frameowner`): 3 is a frame on the C stack in 3.13, the
 /// interpreter's in 3.14, where 4 may follow.
@@ -45,6 +48,12 @@ struct Groups {
     bytes: usize,
     text: usize,
 }
+
+/// Groups that are only read of 3.14.
+const TYPE: usize = 52;
+const SET: usize = 62;
+const INT: usize = 71;
+const COROUTINE: usize = 83;
 
 const GROUPS_3_13: Groups = Groups {
     runtime: 3,
@@ -121,6 +130,7 @@ impl Offsets {
             code: self.code(&groups)?,
             text: self.text(&groups)?,
             bytes: self.bytes(&groups)?,
+            awaits: self.has_stack_refs().then(|| self.awaits()).transpose()?,
         })
     }
 
@@ -161,6 +171,7 @@ impl Offsets {
             Ok(Copies {
                 index: self.object(frame, 7)?,
                 array: self.object(code, 10)?,
+                units: self.object(groups.bytes, 1)?, // where all objects have it that are of different sizes
             })
         };
         Ok(Walk {
@@ -235,6 +246,25 @@ impl Offsets {
             },
             ascii,
             other: ascii + 16,
+        })
+    }
+
+    /// What every object begins with is the size of one that has nothing else.
+    fn awaits(&self) -> Result<Awaits, Refusal> {
+        let object_bytes = u16::try_from(self.words[GROUPS_3_14.object]).unwrap_or(u16::MAX);
+        Ok(Awaits {
+            object_bytes: (object_bytes < MAX_HEAD_BYTES)
+                .then_some(object_bytes)
+                .ok_or_else(|| damaged(self.version))?,
+            kind: self.object(GROUPS_3_14.object, 1)?,
+            kind_flags: self.object(TYPE, 3)?,
+            coroutine_frame: self.object(COROUTINE, 2)?,
+            coroutine_state: self.object(COROUTINE, 3)?,
+            stack_top: self.object(GROUPS_3_14.frame, 6)?,
+            set_table: self.object(SET, 2)?,
+            set_mask: self.object(SET, 3)?,
+            int_tag: self.object(INT, 1)?,
+            int_digits: self.object(INT, 2)?,
         })
     }
 

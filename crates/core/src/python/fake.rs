@@ -126,6 +126,7 @@ pub(super) fn python_3_11(memory: &Fake) -> Python {
         code_type: None,
         is_debug_build: false,
         evaluation: Vec::new(),
+        has_tail_calls: false,
     };
     Python::attach(&interpreter, 0, memory).unwrap()
 }

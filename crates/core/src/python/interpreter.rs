@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::debug_offsets::version_in;
-use super::evaluation::evaluation;
+use super::evaluation::{evaluation, has_tail_calls};
 use super::symbols::Symbols;
 use super::version::Version;
 use crate::address::ObjectAddr;
@@ -32,6 +32,9 @@ pub struct Interpreter {
     pub is_debug_build: bool,
     /// The code that executes Python code, by address. Empty when the file does not say where it is.
     pub evaluation: Vec<Range<ObjectAddr>>,
+    /// Whether that code calls a function for each instruction: of each call of it there are two native frames then, of
+    /// which the evaluation loop is the outer one.
+    pub has_tail_calls: bool,
 }
 
 impl Interpreter {
@@ -54,8 +57,10 @@ fn find_unguarded(file: &[u8]) -> Option<Interpreter> {
     let symbols = Symbols::read(file).ok()?;
     let runtime = runtime(&symbols)?;
     let evaluation = evaluation(file, &symbols);
+    let version = version(&symbols, runtime)?;
+    let has_tail_calls = has_tail_calls(version, &evaluation);
     Some(Interpreter {
-        version: version(&symbols, runtime)?,
+        version,
         runtime: ObjectAddr(runtime),
         code_type: symbols.any("PyCode_Type").map(|symbol| ObjectAddr(symbol.address)),
         is_debug_build: symbols.any(DEBUG_BUILDS_HAVE).is_some(),
@@ -63,6 +68,7 @@ fn find_unguarded(file: &[u8]) -> Option<Interpreter> {
             .into_iter()
             .map(|range| ObjectAddr(range.start)..ObjectAddr(range.end))
             .collect(),
+        has_tail_calls,
     })
 }
 

@@ -34,6 +34,7 @@ pub(super) fn layout(version: Version, minor: u8) -> Layout {
         code: code(minor),
         text: text(minor),
         bytes: BYTES,
+        awaits: None,
     }
 }
 

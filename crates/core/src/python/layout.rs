@@ -21,6 +21,8 @@ pub struct Layout {
     pub(super) code: Code,
     pub(super) text: Text,
     pub(super) bytes: Bytes,
+    /// 3.14.
+    pub(super) awaits: Option<Awaits>,
 }
 
 /// From a thread state to its frames.
@@ -101,6 +103,8 @@ pub struct Copies {
     pub index: u16,
     /// Of a code object: pointer to the array of copies, that is their number and a pointer to each.
     pub array: u16,
+    /// Of a code object: how many instructions it has, of two bytes each.
+    pub units: u16,
 }
 
 /// The runtime, its interpreters, their threads.
@@ -171,6 +175,28 @@ pub(super) struct Bytes {
     pub(super) contents: u16,
 }
 
+/// What coroutines await, and what else tasks lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Awaits {
+    /// What every object begins with.
+    pub(super) object_bytes: u16,
+    /// Of an object: its type.
+    pub(super) kind: u16,
+    /// Of a type.
+    pub(super) kind_flags: u16,
+    /// Of a coroutine: its frame, which is part of it, and its state, a byte.
+    pub(super) coroutine_frame: u16,
+    pub(super) coroutine_state: u16,
+    /// Of a frame: pointer behind the last one of its values.
+    pub(super) stack_top: u16,
+    /// Of a set: pointer to its entries, and how many there are room for, less one.
+    pub(super) set_table: u16,
+    pub(super) set_mask: u16,
+    /// Of an `int`: how many digits it has, above 3 bits, and where they are, 4 bytes each.
+    pub(super) int_tag: u16,
+    pub(super) int_digits: u16,
+}
+
 /// Where a code object has pointers to its file, its names and its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
@@ -195,6 +221,16 @@ pub enum Refusal {
 }
 
 impl Layout {
+    /// Whether its asyncio's tasks know who awaits them: from 3.14 on.
+    pub fn knows_awaiting_tasks(&self) -> bool {
+        self.awaits.is_some()
+    }
+
+    /// What every object begins with, in bytes; None before 3.14, where nothing needs it.
+    pub fn object_bytes(&self) -> Option<u16> {
+        self.awaits.map(|awaits| awaits.object_bytes)
+    }
+
     /// Where a code object has them; None where they do not follow each other.
     pub fn names(&self) -> Option<Names> {
         let code = &self.code;

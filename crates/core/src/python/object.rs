@@ -51,7 +51,7 @@ impl<'m> Object<'m> {
     }
 }
 
-fn read_vec(memory: &dyn Memory, at: ProcessAddr, bytes: usize) -> Result<Vec<u8>, Unreadable> {
+pub(super) fn read_vec(memory: &dyn Memory, at: ProcessAddr, bytes: usize) -> Result<Vec<u8>, Unreadable> {
     let mut contents = vec![0; bytes];
     memory.read(at, &mut contents)?;
     Ok(contents)

@@ -165,6 +165,7 @@ mod tests {
             code_type: None,
             is_debug_build: false,
             evaluation: Vec::new(),
+            has_tail_calls: false,
         }
     }
 

@@ -81,13 +81,13 @@ fn step(
 }
 
 /// A frame as it is in memory.
-struct Raw<'w> {
+pub(super) struct Raw<'w> {
     walk: &'w Walk,
     bytes: Vec<u8>,
 }
 
 impl<'w> Raw<'w> {
-    fn read(memory: &dyn Memory, walk: &'w Walk, at: ProcessAddr) -> Result<Self, Unreadable> {
+    pub(super) fn read(memory: &dyn Memory, walk: &'w Walk, at: ProcessAddr) -> Result<Self, Unreadable> {
         let mut bytes = vec![0; walk.frame_bytes().into()];
         memory.read(at, &mut bytes)?;
         Ok(Self { walk, bytes })
@@ -117,7 +117,7 @@ impl<'w> Raw<'w> {
         }
     }
 
-    fn frame(&self, memory: &dyn Memory) -> Result<Frame, Unreadable> {
+    pub(super) fn frame(&self, memory: &dyn Memory) -> Result<Frame, Unreadable> {
         let code = ProcessAddr(self.word(self.walk.code) & !self.walk.code_tag);
         Ok(Frame {
             code,

@@ -95,6 +95,8 @@ pub enum Source {
     Named(String),
     /// A Python code object; addresses are as its frames say them.
     Python(Arc<Code>),
+    /// The same where it awaits: its functions are marked as such.
+    Awaiting(Arc<Code>),
     /// No symbols, and why.
     Missing(String),
 }

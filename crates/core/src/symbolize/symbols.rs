@@ -7,6 +7,9 @@ use super::{Made, Source};
 use crate::perfmap::Entry;
 use crate::python::Code;
 
+/// Behind the name of a function that nobody executes.
+const AWAITS: &str = " [awaits]";
+
 /// What was found of an object's addresses. Addresses are meant by their index in the request.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
@@ -49,7 +52,8 @@ impl Symbols {
             }
             Source::Made(found, reason) => Self::of_functions(found.iter().map(Option::as_ref).map(of_made), reason),
             Source::Named(name) => Self::named(&name, addresses),
-            Source::Python(code) => Self::of_code(&code, addresses),
+            Source::Python(code) => Self::of_code(&code, code.shown_name(), addresses),
+            Source::Awaiting(code) => Self::of_code(&code, code.shown_name() + AWAITS, addresses),
             Source::Missing(reason) => Self::missing(&reason, addresses.len()),
             Source::Elf { .. } | Source::Kernel { .. } => Self::missing("no file", addresses.len()),
         }
@@ -76,9 +80,9 @@ impl Symbols {
     }
 
     /// One function, with a line for each address.
-    fn of_code(code: &Code, addresses: &[u64]) -> Self {
+    fn of_code(code: &Code, name: String, addresses: &[u64]) -> Self {
         let function = Function {
-            name: code.shown_name().into(),
+            name: name.into(),
             system_name: code.name.as_str().into(),
             file: code.file.as_str().into(),
             address: 0,

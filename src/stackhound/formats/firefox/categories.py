@@ -22,6 +22,7 @@ CATEGORIES: Final = (
     Category("Native", "blue"),
     Category("Native, inlined", "lightblue"),
     Category("Python", "green"),
+    Category("Awaiting", "yellow"),
     Category("JIT", "magenta"),
     Category("BPF", "purple"),
 )
@@ -30,8 +31,9 @@ _BY_NAME: Final = {category.name: number for number, category in enumerate(CATEG
 
 def category_of(kind: str, inlined: bool) -> int:
     """The category of a frame in an object of ``kind``: index into `CATEGORIES`."""
-    if kind in {"python", "jit", "bpf"}:
-        return _BY_NAME[{"python": "Python", "jit": "JIT", "bpf": "BPF"}[kind]]
+    named = {"python": "Python", "task": "Awaiting", "jit": "JIT", "bpf": "BPF"}.get(kind)
+    if named:
+        return _BY_NAME[named]
     if kind in KERNEL_KINDS:
         return _BY_NAME["Kernel"]
     if kind == "unknown":
