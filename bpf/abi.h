@@ -131,7 +131,7 @@ struct ring {
 struct dumped_thread {
 	u64 cpu_ns; /* time on the CPU so far */
 	u64 task_state;
-	u8 has_run; /* while it was looked at: there is no stack */
+	u8 has_run; /* while it was looked at, or its mappings were locked: there is no stack */
 	u8 io_wait;
 	u8 reserved[6];
 };

@@ -1,15 +1,63 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /*
  * What every thread of a process does now: an iterator, which user space reads like a file. It runs in the reader, and
- * may wait for the memory of the threads, none of which is stopped: one that ran while it was looked at has no stack
- * here, because the one that was read never was.
+ * no thread is stopped: one that ran while it was looked at has no stack here, because the one that was read never was.
  */
 #define LOOKS_AT_OTHERS
 #include "maps.h"
 #include "sample.h"
 #include "stack/user.h"
 
+#define EBUSY 16
+
 struct dumped dumped; /* one reader at a time */
+
+/* File systems whose pages come from another process or machine, or never: include/uapi/linux/magic.h. */
+static __always_inline bool may_never_come(u64 magic)
+{
+	switch (magic) {
+	case 0x65735546: /* FUSE */
+	case 0x6969:     /* NFS */
+	case 0xff534d42: /* CIFS */
+	case 0xfe534d42: /* SMB2 */
+	case 0x517b:     /* SMB */
+	case 0x01021997: /* 9P */
+	case 0x00c36400: /* Ceph */
+	case 0x5346414f: /* AFS */
+	case 0x6b414653: /* AFS, the kernel's */
+	case 0x73757245: /* Coda */
+		return true;
+	}
+	return false;
+}
+
+struct wanted {
+	u64 end;
+	bool is_safe;
+};
+
+static long check_mapping(struct task_struct *task, struct vm_area_struct *mapping, struct wanted *wanted)
+{
+	struct file *file = mapping->vm_file;
+
+	wanted->is_safe = wanted->end <= mapping->vm_end && (!file || !may_never_come(file->f_inode->i_sb->s_magic));
+	return 0;
+}
+
+/*
+ * As long as this program waits for memory no other BPF program of the machine can be taken down (RCU Tasks Trace), so
+ * it reads none that may not come, and does not queue for mappings that are being changed: then the thread is looked at
+ * again.
+ */
+static __always_inline bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 address)
+{
+	struct wanted wanted = {.end = address + bytes};
+	long error = bpf_find_vma(task, address, check_mapping, &wanted, 0);
+
+	if (error == -EBUSY)
+		dumped.thread.has_run = true;
+	return !error && wanted.is_safe && !bpf_copy_from_user_task(to, bytes, (void *)address, task, 0);
+}
 
 /* How often it has left a CPU: the kernel counts before it does. */
 static __always_inline u64 departures(struct task_struct *task)
@@ -94,7 +142,9 @@ int dump_thread(struct bpf_iter__task *context)
 	describe(sample, task, bpf_ktime_get_boot_ns());
 	describe_thread(&dumped.thread, task);
 	sample->header.cpu = task->thread_info.cpu;
-	dumped.thread.has_run = !walk_resting(task, sample);
+	dumped.thread.has_run = false;
+	if (!walk_resting(task, sample))
+		dumped.thread.has_run = true;
 	if (dumped.thread.has_run)
 		forget_stack(sample);
 	bytes = sizeof(dumped.thread) + sizeof(sample->header) + stack_words(sample) * sizeof(u64);

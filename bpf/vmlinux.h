@@ -171,6 +171,23 @@ struct task_struct {
 	struct thread_struct thread;
 };
 
+struct super_block {
+	unsigned long s_magic;
+};
+
+struct inode {
+	struct super_block *i_sb;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct vm_area_struct {
+	unsigned long vm_end;
+	struct file *vm_file;
+};
+
 struct seq_file;
 
 struct bpf_iter_meta {

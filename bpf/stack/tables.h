@@ -70,15 +70,13 @@ static __always_inline void want_table(struct unwind_file *file, u32 index)
 	bpf_ringbuf_output(&unwind_wanted, &index, sizeof(index), BPF_RB_FORCE_WAKEUP);
 }
 
-/* A program that runs within the thread takes what is there; one that looks at others waits for what is not. */
+/* A program that runs within the thread takes what is there; one that looks at others has a way of its own. */
+#ifndef LOOKS_AT_OTHERS
 static __always_inline bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 address)
 {
-#ifdef LOOKS_AT_OTHERS
-	return !bpf_copy_from_user_task(to, bytes, (void *)address, task, 0);
-#else
 	return !bpf_probe_read_user(to, bytes, (void *)address);
-#endif
 }
+#endif
 
 static __always_inline u64 without_signature(u64 address)
 {

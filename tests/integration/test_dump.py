@@ -20,6 +20,7 @@ from stackhound.profile.threads import NOT_TAKEN, read_threads
 from support_bpf import descriptors
 from support_interpreters import Interpreter, interpreters
 from support_recordings import run_stackhound, wait_for
+from support_silent_files import silent_file
 from support_workloads import SOURCES, Program, build
 
 if TYPE_CHECKING:
@@ -175,7 +176,18 @@ def test_a_stack_that_nobody_serves_is_unreadable_and_hangs_nothing() -> None:
         (thread,) = process_of(program.pid).threads
         assert thread.stack == "stack unreadable"
         assert thread.system_call == "nanosleep"
-        assert names(thread, "user")[-1] == "main"
+        assert names(thread, "user") == ["sleep_on"]
+
+
+def test_memory_that_may_never_come_is_not_waited_for(tmp_path: Path) -> None:
+    """A stack in a file of FUSE: whoever reads there would wait for its server, and hold up others meanwhile."""
+    with silent_file(tmp_path) as silent:
+        with Program(build("unserved_stack.c", "-fomit-frame-pointer"), silent.path) as program:
+            wait_until_asleep(program.pid, [program.pid])
+            (thread,) = process_of(program.pid).threads
+        assert not silent.readers.is_set()
+    assert thread.stack == "stack unreadable"
+    assert names(thread, "user") == ["sleep_on"]
 
 
 def test_several_processes_are_shown_one_after_the_other(waiting: tuple[Program, dict[str, int]]) -> None:

@@ -199,7 +199,7 @@ mod tests {
     use arrow_array::{Array, StringArray, UInt32Array, UInt64Array};
 
     use super::*;
-    use crate::rows::SampleRow;
+    use crate::rows::{SampleRow, ThreadState};
 
     type Tables = Vec<(&'static str, RecordBatch)>;
 
@@ -355,6 +355,26 @@ mod tests {
             lists.value(1).as_any().downcast_ref::<UInt64Array>().unwrap().values(),
             &[3, 4]
         );
+    }
+
+    /// What a thread was doing stands beside its sample, whatever their order.
+    #[test]
+    fn states_of_threads_follow_their_samples() {
+        let mut profile = Profile::default();
+        for (boottime_ns, state, has_stack) in [(30, ThreadState::Running, false), (10, ThreadState::Sleeping, true)] {
+            profile.sample(sample(boottime_ns, None));
+            profile.thread_state(ThreadStateRow {
+                state,
+                io_wait: false,
+                cpu_ns: boottime_ns,
+                has_stack,
+            });
+        }
+        let tables = profile.tables();
+        let states = |name| column::<UInt64Array>(&tables, "thread_states", name).values().to_vec();
+        assert_eq!((states("sample"), states("cpu_ns")), (vec![0, 1], vec![10, 30]));
+        let names: &StringArray = column(&tables, "thread_states", "state");
+        assert_eq!([names.value(0), names.value(1)], ["sleeping", "running"]);
     }
 
     /// A profile without side data has no side tables.

@@ -18,12 +18,12 @@ no name. docs/dump.md describes the JSON.
 
 from __future__ import annotations
 
-import json
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from stackhound.formats import escape
 from stackhound.profile.completeness import COMPLETE, KERNEL_THREAD
 from stackhound.profile.escape import printable
 from stackhound.profile.facts import notes
@@ -79,13 +79,13 @@ def draw(profile: Profile, *, grouped: bool = False) -> Iterator[str]:
 
 
 def as_json(profile: Profile) -> str:
-    """A dump as one JSON object; all text is ASCII by JSON's escapes."""
+    """A dump as one JSON object on one line, all ASCII by JSON's escapes."""
     processes = [
         {**_fields(process), "threads": [_thread_fields(profile, thread) for thread in process.threads]}
         for process in read_threads(profile)
     ]
     known = {"version": JSON_VERSION, "processes": processes, "notes": notes(profile)}
-    return json.dumps(known, indent=1).replace("\x7f", r"\u007f")
+    return escape.as_json(known)
 
 
 def _fields(process: Process) -> dict[str, Any]:

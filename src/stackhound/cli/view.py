@@ -77,7 +77,10 @@ def command(
 
     profile = Selection.parse(context.params).apply(load(profile_path))
     if not firefox:
-        _show(_write_flame_graph(profile, event).as_uri(), browse=not no_browser)
+        url = _write_flame_graph(profile, event).as_uri()
+        click.echo(url)
+        if not no_browser:
+            _open(url)
         return
     from stackhound.server.firefox import ORIGIN, make_server
 
@@ -85,16 +88,18 @@ def command(
         profile, event=event, origin=origin or ORIGIN, port=port, debug_dirs=debug_dirs, source_maps=maps
     )
     with server:
-        _show(server.link, browse=not no_browser)
-        click.echo("Ctrl-C ends it", err=True)
-        _serve(server)
+        _serve(server, browse=not no_browser)
 
 
-def _serve(server: LocalServer) -> None:
+def _serve(server: LocalServer, *, browse: bool) -> None:
     """Until we are asked to end."""
+    if browse:
+        _open(server.link)  # it listens already; signals must not be held back yet, which the browser would inherit
     with held_signals() as signals:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
+        click.echo(server.link)
+        click.echo("Ctrl-C ends it", err=True)
         while not signals.wait(WAKE_UP_S, None):
             pass
         server.shutdown()
@@ -121,8 +126,7 @@ def _write_flame_graph(profile: Profile, event: str | None) -> Path:
     return path
 
 
-def _show(url: str, *, browse: bool) -> None:
-    """Say what to open, and open it where there is a screen: a browser in the terminal would take that over."""
-    click.echo(url)
-    if browse and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+def _open(url: str) -> None:
+    """Open it where there is a screen: a browser in the terminal would take that over."""
+    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)

@@ -10,6 +10,7 @@ from stackhound import _native
 from stackhound.errors import KernelUnsupported, NoSuchProcess, UsageError
 from stackhound.profile.native_errors import native_errors
 from stackhound.recording.options import RecordOptions
+from stackhound.recording.recorder import import_meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +64,11 @@ def dump(
     _check_kernel()
     for pid in options.pids:
         _check_lives(pid)
+    imports = import_meanwhile("stackhound.profile.profile")  # with numpy and Arrow, as long as all that the core does
     with native_errors():
         tables, metadata = _native.dump(options.native())
-    from stackhound.profile import Profile  # with numpy and Arrow, while the core has nothing to wait for any more
+    imports.join()
+    from stackhound.profile import Profile
 
     return Profile.from_native(tables, metadata)
 

@@ -18,7 +18,7 @@ use crate::unwind;
 
 static DUMP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dump.bpf.o"));
 
-/// Threads of one process may take so long, 10,000 of them some 100 ms. Reading waits for who serves their memory.
+/// Threads of one process may take so long, 10,000 of them some 100 ms. What is swapped out has to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What the kernel hands out at a time (PAGE_SIZE << 3 of kernel/bpf/bpf_iter.c).
 const PIECE_BYTES: usize = 32 << 10;

@@ -134,14 +134,11 @@ impl Dump {
 
     /// Looks at threads, and stores those that stood still.
     fn look(&mut self, scope: Scope) -> Result<()> {
-        let Some(words) = self.iterator.read(scope)? else {
-            let silent = "their memory is served by a program that does not answer, or their mappings are locked";
-            self.notes.push(format!("{scope} cannot be looked at: {silent}"));
-            self.running.retain(|tid, running| !scope.has(*tid, &running.header));
-            self.iterator = ThreadIterator::load(&self.options, &self.programs.unwind_maps())?;
-            return Ok(());
+        let answer = self.iterator.read(scope)?;
+        self.running.retain(|tid, running| !scope.has(*tid, &running.header)); // those that still run are told again
+        let Some(words) = answer else {
+            return self.give_up(scope);
         };
-        self.running.retain(|tid, running| !scope.has(*tid, &running.header)); // those that are left are told again
         let found: Vec<Dumped<'_>> = iterator::parse(&words).collect();
         let samples = found.iter().map(|dumped| dumped.sample);
         self.intake.pythons.learn(samples, &mut self.intake.profile);
@@ -153,6 +150,14 @@ impl Dump {
                 self.running.insert(header.tid, Running { thread, header });
             }
         }
+        Ok(())
+    }
+
+    /// Somebody is still waiting for the answer, with the iterator's memory: the next look is another one's.
+    fn give_up(&mut self, scope: Scope) -> Result<()> {
+        let why = "its memory takes too long to read";
+        self.notes.push(format!("{scope} cannot be looked at: {why}"));
+        self.iterator = ThreadIterator::load(&self.options, &self.programs.unwind_maps())?;
         Ok(())
     }
 
