@@ -73,7 +73,8 @@ struct sample_header {
 
 /*
  * A ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, with
- * HAS_PYTHON Python's frames (below), and for RECORD_COMBINED the number of observations and the time of the last one.
+ * HAS_PYTHON Python's frames (below), for RECORD_COMBINED the number of observations and the time of the last one, and
+ * for RECORD_ADDRESSED an address.
  */
 struct sample {
 	struct sample_header header;
@@ -111,6 +112,7 @@ enum target_state {
 enum record_kind {
 	RECORD_SAMPLE = 1,
 	RECORD_COMBINED = 2,
+	RECORD_ADDRESSED = 3, /* a sample with the address of the memory that was touched */
 };
 
 /*
@@ -194,7 +196,8 @@ struct config {
 	u64 code_mask;         /* of a return address: without the bits that sign it (arm64) */
 	u64 begin_boottime_ns; /* older threads' faults are counted from what they had when they were first looked at */
 	u8 count_faults;       /* of each process, exactly */
-	u8 reserved[7];
+	u8 reserved[3];
+	u32 addressed; /* a bit each: events that tell the address of the memory that was touched */
 };
 
 /* A process for good. */

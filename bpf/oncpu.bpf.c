@@ -23,6 +23,14 @@ struct {
 	__type(value, u32);
 } tracepoint_hits SEC(".maps");
 
+/* What made a program run. */
+struct hit {
+	u64 period;
+	u64 address; /* of the memory that was touched; 0: not told */
+	u32 event;
+	bool in_kernel;
+};
+
 static __always_inline u32 event_index(void *context)
 {
 	return config.has_cookie ? bpf_get_attach_cookie(context) & (MAX_EVENTS - 1) : 0;
@@ -76,12 +84,24 @@ static __always_inline struct sample *place_for_sample(struct ring *ring)
 	return ring ? next_sample(ring) : 0;
 }
 
-static __always_inline void hand_over(struct sample *sample, struct ring *ring, struct counters *counters)
+/* Behind the stack. Returns the words of the record. */
+static __always_inline u32 add_address(struct sample *sample, u64 address)
+{
+	u32 words = stack_words(sample);
+
+	if (!address)
+		return words;
+	sample->header.kind = RECORD_ADDRESSED;
+	sample->words[words % MAX_SAMPLE_WORDS] = address;
+	return words + 1;
+}
+
+static __always_inline void hand_over(struct sample *sample, u64 address, struct ring *ring, struct counters *counters)
 {
 	if (config.combine_slots) {
 		combine(sample, counters);
 	} else if (ring) {
-		commit(ring, stack_words(sample));
+		commit(ring, add_address(sample, address));
 		counters->emitted++;
 	}
 }
@@ -97,7 +117,7 @@ static __always_inline void count_time(u64 since_ns, struct counters *counters)
 	counters->timed_ns += bpf_ktime_get_boot_ns() - since_ns;
 }
 
-static __always_inline void take_sample(void *context, struct task_struct *task, bool in_kernel, u64 period, u32 event,
+static __always_inline void take_sample(void *context, struct task_struct *task, struct hit hit,
 					struct counters *counters)
 {
 	u64 now_ns = bpf_ktime_get_boot_ns();
@@ -109,20 +129,20 @@ static __always_inline void take_sample(void *context, struct task_struct *task,
 		return;
 	}
 	describe(sample, task, now_ns);
-	sample->header.period = period;
-	sample->header.event = event;
+	sample->header.period = hit.period;
+	sample->header.event = hit.event;
 	if (!sample->header.tgid) {
 		counters->lost_no_process++;
 		return;
 	}
-	walk(context, task, sample, in_kernel);
+	walk(context, task, sample, hit.in_kernel);
 	count_walk(sample, counters);
-	hand_over(sample, ring, counters);
+	hand_over(sample, hit.address, ring, counters);
 	count_time(now_ns, counters);
 }
 
 /* Enters, filters, samples; idle leaves first. */
-static __always_inline void handle(void *context, bool in_kernel, u64 period, struct counters *counters, u32 event)
+static __always_inline void handle(void *context, struct hit hit, struct counters *counters)
 {
 	struct task_struct *task = current_task();
 
@@ -130,12 +150,12 @@ static __always_inline void handle(void *context, bool in_kernel, u64 period, st
 		counters->idle++;
 		return;
 	}
-	counters->event_entries[event]++;
-	if (!is_wanted(task) || !has_wanted_part(READ(task, flags), in_kernel)) {
+	counters->event_entries[hit.event]++;
+	if (!is_wanted(task) || !has_wanted_part(READ(task, flags), hit.in_kernel)) {
 		counters->filtered++;
 		return;
 	}
-	take_sample(context, task, in_kernel, period, event, counters);
+	take_sample(context, task, hit, counters);
 }
 
 static __always_inline bool interrupted_kernel(const bpf_user_pt_regs_t *regs)
@@ -183,11 +203,17 @@ int sample_event(struct bpf_perf_event_data *context)
 {
 	u32 event = event_index(context);
 	struct counters *counters = this_cpu_counters();
+	struct hit hit = {
+		.period = passed_period(context, event),
+		.address = config.addressed & 1U << event ? context->addr : 0,
+		.event = event,
+		.in_kernel = interrupted_kernel(&context->regs),
+	};
 
 	if (!counters)
 		return 0;
 	counters->entries++;
-	handle(context, interrupted_kernel(&context->regs), passed_period(context, event), counters, event);
+	handle(context, hit, counters);
 	return 0;
 }
 
@@ -198,11 +224,12 @@ int sample_tracepoint(void *context)
 	u32 key = event; /* its address escapes, and with it what the verifier knows of its bounds */
 	struct counters *counters = this_cpu_counters();
 	u32 *hits = bpf_map_lookup_elem(&tracepoint_hits, &key);
+	struct hit hit = {.event = event, .in_kernel = true};
 
 	if (!counters || !hits || ++*hits < config.tracepoint_periods[event])
 		return 0;
 	*hits = 0;
 	counters->entries++;
-	handle(context, true, 0, counters, event);
+	handle(context, hit, counters);
 	return 0;
 }

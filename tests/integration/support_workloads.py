@@ -107,6 +107,10 @@ class Program:
         self._input.write(b"\n")
         self._input.flush()
 
+    def wait_until_ready(self) -> None:
+        """Wait until it waits for another `go`."""
+        self._read_until_ready()
+
     def truth(self) -> dict[str, int]:
         """What it says of itself at its end."""
         text = self._output.read().decode()

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from stackhound.profile.memory import memory_names, touched_memory
 from stackhound.profile.schema import SampleFlag
 from stackhound.profile.totals import exact_total, exact_totals
 from support_profiles import DEVIATIONS, assert_accounted_for, margin, samples_of, where
-from support_recordings import ended, recorder, run_stackhound, wait_for
-from support_workloads import Program, build, cpu_count
+from support_recordings import ended, record_some, recorder, run_stackhound, wait_for
+from support_workloads import FOR_EVER, Program, build, cpu_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,8 +68,15 @@ def effective_number(samples: Sequence[Sample]) -> float:
     return sum(weights) ** 2 / sum(weight**2 for weight in weights)
 
 
+def touched_offsets(profile: Profile, path: str) -> list[int]:
+    """Where in a file the faults were of which that is known."""
+    paths = profile.texts("objects", "path")
+    rows = zip(profile.numbers("faults", "object").tolist(), profile.numbers("faults", "offset").tolist(), strict=True)
+    return [offset for number, offset in rows if paths[number] == path]
+
+
 def test_the_total_of_a_process_is_the_kernels_own() -> None:
-    profile, truth = record_faults("sites", "3000", "9000", events=("minor-faults",))
+    profile, truth = record_faults("sites", "3000", "9000", events=("minor-faults",), period=100)
     event = profile.event()
     assert exact_total(profile, event) == truth.minor >= 12_000
     (of_process,) = exact_totals(profile, event).values()
@@ -140,10 +148,13 @@ def test_pages_that_are_on_the_disk_only_are_major_faults(tmp_path: Path) -> Non
     path = Path.cwd() / "target" / f"cold-{tmp_path.name}"  # a temporary directory may be in memory
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(bytes(4096) * 500)
-    try:
-        profile, truth = record_faults("cold", path, events=("major-faults", "minor-faults"), period=1)
-    finally:
+    with Program(build("faults.c"), "cold", path) as program:
         path.unlink()
+        before = Faults.of(program.pid)
+        with recorder(pids=(program.pid,), events=("major-faults", "minor-faults"), period=1) as recording:
+            program.go()
+            program.wait_until_ready()
+        profile, truth = recording.profile, Faults.of(program.pid).since(before)
     if truth.major < 250:
         pytest.skip("this file system keeps what it was asked to forget")
     major, minor = profile.events
@@ -151,6 +162,9 @@ def test_pages_that_are_on_the_disk_only_are_major_faults(tmp_path: Path) -> Non
     assert exact_total(profile, minor) == truth.minor
     samples = where(samples_of(profile), lambda sample: sample.event == "major-faults")
     assert values(samples, "read_cold") == pytest.approx(truth.major, abs=3)
+    offsets = touched_offsets(profile, str(path))
+    assert len(offsets) >= 0.9 * truth.major
+    assert {offset // 4096 for offset in offsets} <= set(range(500))
 
 
 def test_a_fault_shows_the_function_that_touched_the_page() -> None:
@@ -158,6 +172,15 @@ def test_a_fault_shows_the_function_that_touched_the_page() -> None:
     samples = where(samples_of(profile), lambda sample: "touch_few" in sample.names)
     assert {sample.leaf for sample in samples} == {"touch_few"}
     assert not any(sample.flags & SampleFlag.IN_KERNEL for sample in samples)
+
+
+def test_a_fault_tells_what_kind_of_memory_was_touched() -> None:
+    with Program(build("faults.c"), "storm", FOR_EVER, "300", "700") as program:
+        profile = record_some(200, program, events=("minor-faults",), frequency_hz=999)
+    event = profile.event()
+    names, touched = memory_names(profile), touched_memory(profile, event)
+    of_pages = [names[one] for one in touched.tolist()].count("[anonymous memory]")
+    assert of_pages >= 0.9 * len(touched)
 
 
 def test_time_and_faults_are_recorded_at_once() -> None:

@@ -14,12 +14,13 @@ from stackhound.profile.check import require_consistent
 from stackhound.profile.columns import with_columns
 from stackhound.profile.schema import REFERENCES, TABLES
 
-WITHOUT_TOTALS = build_profile([
+BARE_PROFILE = build_profile([
     ("app", 7, 7, 0, 1_000, ["main", "work", "i:add", "k:read"], 10, 1),
     ("app", 7, 8, 0, 2_000, ["main", "?libx.so+0x12"], 20, 1),
 ])  # fmt: skip
 TOTALS = make_table("event_totals", [{"event": 0, "pid": 0, "start_boottime_ns": 0, "count": 35}])
-PROFILE = WITHOUT_TOTALS.derive({"event_totals": TOTALS})
+TOUCHED = make_table("faults", [{"sample": 1, "object": 0, "offset": 4096, "ns": 0}])
+PROFILE = BARE_PROFILE.derive({"event_totals": TOTALS, "faults": TOUCHED})
 
 
 def damage(table, **columns):

@@ -118,6 +118,12 @@ impl FileStore {
         )
     }
 
+    /// A file that is held already.
+    pub fn known(&self, device: (u32, u32), inode: u64) -> Option<FileId> {
+        let path = None;
+        self.by_key.get(&FileKey { device, inode, path }).copied()
+    }
+
     fn add(&mut self, key: FileKey, file: HeldFile) -> FileId {
         let id = FileId(self.files.len() as u32);
         self.files.push(file);

@@ -2,13 +2,14 @@
 
 use stackhound_core::address::KernelAddr;
 use stackhound_core::profile::Profile;
-use stackhound_core::rows::{EventRow, SampleRow, StackId};
+use stackhound_core::rows::{EventRow, ObjectId, SampleRow, StackId};
 use stackhound_core::symbolize::{DebugDirs, MissingDebugFile};
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::files::FileStore;
 use crate::kernel::KernelSpace;
+use crate::memory::Memory;
 use crate::options::{Options, Sampling};
 use crate::perf_event::Trigger;
 use crate::processes::Processes;
@@ -27,6 +28,7 @@ pub struct Intake {
     /// What was mapped, held open.
     pub files: FileStore,
     kernel: KernelSpace,
+    memory: Memory,
     /// Python's part of the stacks.
     pub pythons: Pythons,
     frames: Vec<Frame>,
@@ -63,6 +65,7 @@ impl Intake {
             processes: Processes::new(!options.pids.is_empty()),
             files: FileStore::default(),
             kernel: KernelSpace::read(),
+            memory: Memory::default(),
             pythons: Pythons::new(options.asyncio)?,
             frames: Vec::new(),
             triggers,
@@ -71,6 +74,11 @@ impl Intake {
             stored: 0,
             changed_files: false,
         })
+    }
+
+    /// Whether samples tell addresses of memory, which mean nothing when their process has ended.
+    pub fn looks_at_memory(&self) -> bool {
+        !self.aggregate && self.triggers.iter().any(Trigger::has_address)
     }
 
     /// Takes note of what a process did.
@@ -82,6 +90,7 @@ impl Intake {
     pub fn store(&mut self, sample: &RawSample<'_>) {
         let thread = self.processes.thread(sample, &mut self.files, &mut self.profile);
         let pid = sample.header.tgid;
+        let memory = self.touched_memory(sample);
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let fit = self.pythons.merge(sample, &mut self.profile, &mut frames);
@@ -108,6 +117,7 @@ impl Intake {
             flags: flags_of(sample, is_broken, fit),
             addresses: addresses.as_deref(),
             period: is_hardware_time.then_some(header.period),
+            memory,
         };
         self.stored += sample.count;
         if self.aggregate {
@@ -116,6 +126,13 @@ impl Intake {
             self.profile.sample(row)
         }
         self.frames = frames;
+    }
+
+    /// The memory whose touch the sample is of, and where in it.
+    fn touched_memory(&mut self, sample: &RawSample<'_>) -> Option<(ObjectId, u64)> {
+        let (pid, now_ns) = (sample.header.tgid, sample.header.boottime_ns);
+        self.memory
+            .place(pid, sample.address?, now_ns, &mut self.files, &mut self.profile)
     }
 
     /// The user stack and, below it, kernel frames, which come leaf first.

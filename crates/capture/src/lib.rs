@@ -26,6 +26,7 @@ mod kernel_names;
 mod made_code;
 mod mapped;
 mod mappings;
+mod memory;
 mod metadata;
 mod options;
 mod pace;

@@ -13,6 +13,7 @@ pub const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
 const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
 const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
+const PERF_COUNT_SW_PAGE_FAULTS: u64 = 2;
 const PERF_COUNT_SW_PAGE_FAULTS_MIN: u64 = 5;
 const PERF_COUNT_SW_PAGE_FAULTS_MAJ: u64 = 6;
 const PERF_FLAG_FD_CLOEXEC: u64 = 8;
@@ -86,6 +87,16 @@ impl Trigger {
     pub fn has_own_count(&self) -> bool {
         let is_clock = [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].contains(&self.config[0]);
         self.kind == PERF_TYPE_SOFTWARE && !is_clock && matches!(self.event.sampling, Sampling::Frequency(_))
+    }
+
+    /// Whether it tells the address of the memory that was touched.
+    pub fn has_address(&self) -> bool {
+        const FAULTS: [u64; 3] = [
+            PERF_COUNT_SW_PAGE_FAULTS,
+            PERF_COUNT_SW_PAGE_FAULTS_MIN,
+            PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+        ];
+        self.kind == PERF_TYPE_SOFTWARE && FAULTS.contains(&self.config[0])
     }
 
     /// Which page faults it counts, if all of them: the kernel has an exact number of those for every thread.

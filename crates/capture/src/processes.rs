@@ -583,7 +583,7 @@ impl Instance {
 }
 
 /// Memory that processes share has the name of a file that is no file (mm/shmem.c, ipc/shm.c, fs/hugetlbfs/inode.c).
-fn is_shared_anonymous(path: &[u8]) -> bool {
+pub fn is_shared_anonymous(path: &[u8]) -> bool {
     [&b"/dev/zero"[..], b"/SYSV", b"/anon_hugepage"]
         .iter()
         .any(|name| path.starts_with(name))

@@ -346,7 +346,7 @@ pub fn configure(
         self_tgid: if options.include_self { 0 } else { std::process::id() },
         max_frames: max_stack.unwrap_or(u32::MAX).min(abi::MAX_STACK_FRAMES as u32),
         combine_slots: combine_slots as u32,
-        own_counts: own_counts(triggers),
+        own_counts: bits_of(triggers, Trigger::has_own_count),
         comm,
         tracepoint_periods: tracepoint_periods(triggers),
         filter_targets: (!options.pids.is_empty()).into(),
@@ -360,17 +360,15 @@ pub fn configure(
         code_mask: CODE_MASK,
         begin_boottime_ns: cost::boottime_ns(),
         count_faults: fault_totals::are_wanted(options, triggers).into(),
-        reserved: [0; 7],
+        reserved: [0; 3],
+        addressed: bits_of(triggers, Trigger::has_address),
     }
 }
 
-/// A bit for each event whose samples stand for what it has counted since the last one.
-fn own_counts(triggers: &[Trigger]) -> u32 {
-    let with_own_count = triggers
-        .iter()
-        .enumerate()
-        .filter(|(_, trigger)| trigger.has_own_count());
-    with_own_count.fold(0, |bits, (event, _)| bits | 1 << event)
+/// A bit for each event that is so.
+fn bits_of(triggers: &[Trigger], is_so: impl Fn(&Trigger) -> bool) -> u32 {
+    let chosen = triggers.iter().enumerate().filter(|(_, trigger)| is_so(trigger));
+    chosen.fold(0, |bits, (event, _)| bits | 1 << event)
 }
 
 /// Of a return address. On arm64 its upper bits may sign it (PAC); addresses have 48 bits unless a program asks for more.

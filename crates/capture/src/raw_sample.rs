@@ -1,5 +1,7 @@
 //! What the kernel half writes, as words.
 
+use stackhound_core::address::ProcessAddr;
+
 use crate::abi;
 
 /// One sample as the kernel half wrote it.
@@ -17,6 +19,8 @@ pub struct RawSample<'a> {
     pub count: u64,
     /// Time of the last of them.
     pub last_ns: u64,
+    /// Of the memory that was touched, where the event tells it.
+    pub address: Option<ProcessAddr>,
 }
 
 /// The frames of Python's interpreter in a sample.
@@ -56,8 +60,12 @@ impl<'a> RawSample<'a> {
     pub fn record_bytes(&self) -> u64 {
         let words =
             HEADER_WORDS + self.kernel.len() + self.user.len() + self.python.map_or(0, |python| 1 + python.words.len());
-        let is_combined = u32::from(self.header.kind) == abi::RECORD_COMBINED;
-        8 * (words + if is_combined { COMBINED_WORDS } else { 0 }) as u64
+        let more = match u32::from(self.header.kind) {
+            abi::RECORD_COMBINED => COMBINED_WORDS,
+            abi::RECORD_ADDRESSED => 1,
+            _ => 0,
+        };
+        8 * (words + more) as u64
     }
 
     /// How the walk of the user stack ended: `enum user_end`.
@@ -73,9 +81,10 @@ impl<'a> RawSample<'a> {
         let (kernel, rest) = rest.split_at_checked(header.kernel_frames.into())?;
         let (user, rest) = rest.split_at_checked(header.user_frames.into())?;
         let (python, rest) = split_python(&header, rest)?;
-        let (count, last_ns) = match (u32::from(header.kind), rest) {
-            (abi::RECORD_COMBINED, [count, last_ns, ..]) => (*count, *last_ns),
-            (abi::RECORD_SAMPLE, _) => (1, header.boottime_ns),
+        let (count, last_ns, address) = match (u32::from(header.kind), rest) {
+            (abi::RECORD_COMBINED, [count, last_ns, ..]) => (*count, *last_ns, None),
+            (abi::RECORD_ADDRESSED, [address, ..]) => (1, header.boottime_ns, Some(ProcessAddr(*address))),
+            (abi::RECORD_SAMPLE, _) => (1, header.boottime_ns, None),
             _ => return None,
         };
         Some(Self {
@@ -85,6 +94,7 @@ impl<'a> RawSample<'a> {
             python,
             count,
             last_ns,
+            address,
         })
     }
 }
@@ -130,6 +140,15 @@ mod tests {
         let words = words(abi::RECORD_COMBINED, 0, 1, &[20, 1000, 99]);
         let sample = RawSample::parse(&words).unwrap();
         assert_eq!((sample.count, sample.last_ns), (1000, 99));
+    }
+
+    #[test]
+    fn a_record_may_tell_the_address_of_memory() {
+        let words = words(abi::RECORD_ADDRESSED, 1, 1, &[10, 20, 0x7000]);
+        let sample = RawSample::parse(&words).unwrap();
+        assert_eq!((sample.address, sample.count), (Some(ProcessAddr(0x7000)), 1));
+        assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
+        assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
     }
 
     #[test]

@@ -45,7 +45,8 @@ const GATHERING: Duration = Duration::from_millis(5);
 const DRAIN_INTERVAL: Duration = Duration::from_millis(400);
 /// The same while samples show Python code that was not seen before: it must be read before its process ends.
 const NEWS_INTERVAL: Duration = Duration::from_millis(20);
-/// The same for more than 1,000 Hz, where no ring is made large enough.
+/// The same for more than 1,000 Hz, where no ring is made large enough, and where it must be found out what memory was
+/// touched before the process ends.
 const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A turn reads at most this many processes that ran before, so that the ring is drained in between.
 const SCANS_PER_TURN: usize = 64;
@@ -183,7 +184,7 @@ impl Recording {
             _ if self.intake.processes.has_new() => MIN_TURN,
             _ if self.intake.pythons.has_news() => NEWS_INTERVAL,
             Some(interval) => interval,
-            None if self.options.fastest_hz() > 1_000 => FAST_DRAIN_INTERVAL,
+            None if self.options.fastest_hz() > 1_000 || self.intake.looks_at_memory() => FAST_DRAIN_INTERVAL,
             None => DRAIN_INTERVAL,
         };
         let until_python = (self.intake.pythons.due()).map(|due| due.saturating_duration_since(begun));

@@ -66,6 +66,8 @@ pub enum ObjectKind {
     Python,
     /// Virtual: an asyncio task, or Python code of one that awaits another one.
     Task,
+    /// A file or memory that was touched, and is no code.
+    Data,
     /// Anything else, and addresses outside any mapping.
     Unknown,
 }
@@ -82,6 +84,7 @@ impl ObjectKind {
             Self::Jit => "jit",
             Self::Python => "python",
             Self::Task => "task",
+            Self::Data => "data",
             Self::Unknown => "unknown",
         }
     }
@@ -239,4 +242,6 @@ pub struct SampleRow<'a> {
     pub addresses: Option<&'a [u64]>,
     /// The hardware period behind a nominal value, for the table `periods`.
     pub period: Option<u64>,
+    /// The memory that was touched, and where in it, for the table `faults`.
+    pub memory: Option<(ObjectId, u64)>,
 }

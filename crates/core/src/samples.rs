@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::rows::{SampleRow, StackId, ThreadId, ThreadStateRow};
+use crate::rows::{ObjectId, SampleRow, StackId, ThreadId, ThreadStateRow};
 
 /// A column that takes no memory while all its values are the same.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +62,8 @@ pub(crate) struct Samples {
     pub(crate) addresses: Addresses,
     /// (row, period)
     pub(crate) periods: Vec<(u32, u64)>,
+    /// (row, object, offset)
+    pub(crate) faults: Vec<(u32, ObjectId, u64)>,
     pub(crate) thread_states: Vec<(u32, ThreadStateRow)>,
     combined: HashMap<Key, u32>,
 }
@@ -90,6 +92,8 @@ impl Samples {
             self.addresses.push(row, addresses);
         }
         self.periods.extend(sample.period.map(|period| (row, period)));
+        let memory = sample.memory.map(|(object, offset)| (row, object, offset));
+        self.faults.extend(memory);
     }
 
     pub(crate) fn combine(&mut self, sample: SampleRow) {

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array,
 use arrow_schema::{Field, Schema};
 
 use crate::profile::{Profile, Taken};
-use crate::rows::{LocationId, ThreadStateRow};
+use crate::rows::{LocationId, ObjectId, ThreadStateRow};
 use crate::samples::Column;
 
 /// (name, column, whether it may be null)
@@ -37,11 +37,13 @@ impl Profile {
         let mut tables = vec![("samples", self.samples(first_id, &order))];
         let has_addresses = !self.samples.addresses.rows.is_empty();
         let has_states = !self.samples.thread_states.is_empty();
-        if has_addresses || has_states || !self.samples.periods.is_empty() {
+        let has_faults = !self.samples.faults.is_empty();
+        if has_addresses || has_states || has_faults || !self.samples.periods.is_empty() {
             let ids = ids_by_row(first_id, &order);
             tables.extend(has_addresses.then(|| ("addresses", self.addresses(&ids))));
             tables.extend((!self.samples.periods.is_empty()).then(|| ("periods", self.periods(&ids))));
             tables.extend(has_states.then(|| ("thread_states", self.thread_states(&ids))));
+            tables.extend(has_faults.then(|| ("faults", self.faults(&ids))));
         }
         tables
     }
@@ -109,6 +111,18 @@ impl Profile {
             ("io_wait", boolean(|state| state.io_wait), false),
             ("cpu_ns", uint64(rows.iter().map(|(_, state)| state.cpu_ns)), false),
             ("has_stack", boolean(|state| state.has_stack), false),
+        ])
+    }
+
+    fn faults(&self, ids: &[u64]) -> RecordBatch {
+        let by_id = |&(row, object, offset): &(u32, ObjectId, u64)| (ids[row as usize], object, offset);
+        let mut rows: Vec<_> = self.samples.faults.iter().map(by_id).collect();
+        rows.sort_unstable();
+        table([
+            ("sample", uint64(rows.iter().map(|row| row.0)), false),
+            ("object", uint32(rows.iter().map(|row| row.1.0)), false),
+            ("offset", uint64(rows.iter().map(|row| row.2)), false),
+            ("ns", uint64(rows.iter().map(|_| 0)), false),
         ])
     }
 

@@ -2,6 +2,7 @@
 
 comm, pid, tid, process, thread     of the sample
 stack                               whether the sample's user stack is complete, and if not why
+memory                              of page faults: the file that was touched, or the kind of memory
 object, symbol, file, line          of each frame: ``self`` at the leaf, ``total`` anywhere in the stack
 """
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from stackhound.profile.columns import number_keys
 from stackhound.profile.completeness import END_NAMES, ends
+from stackhound.profile.memory import memory_names, touched_memory
 from stackhound.profile.top import has_ancestor_alike
 from stackhound.profile.tree import FirstLevel, grow_tree
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from stackhound.profile import CallTree, Event, Frames, Profile
     from stackhound.profile.columns import Numbers
-    from stackhound.profile.profile import Samples
 
 Cell = str | int
 
@@ -77,14 +78,18 @@ FRAME_KEYS: Final[dict[str, Callable[[Profile, Frames], Sequence[Cell]]]] = {
     "line": _lines,
 }
 
-STACK_KEY: Final = "stack"
-SAMPLE_KEYS: Final = (*THREAD_KEYS, STACK_KEY)
+#: Keys of a sample itself: the names of what it may be, and which of them each sample is, int64 (n_samples,).
+PROPERTY_KEYS: Final[dict[str, Callable[[Profile, Event], tuple[Sequence[Cell], Numbers]]]] = {
+    "stack": lambda profile, event: (END_NAMES, ends(profile.samples_of(event))),
+    "memory": lambda profile, event: (memory_names(profile), touched_memory(profile, event)),
+}
+SAMPLE_KEYS: Final = (*THREAD_KEYS, *PROPERTY_KEYS)
 KEYS: Final = (*SAMPLE_KEYS, *FRAME_KEYS)
 
 
 def break_down(profile: Profile, event: Event, keys: Sequence[str]) -> list[Row]:
     """Sum the samples of an event by ``keys``, of `KEYS`. The largest ``self``, then ``total``, come first."""
-    groups = _group_samples(profile, profile.samples_of(event), [key for key in keys if key in SAMPLE_KEYS])
+    groups = _group_samples(profile, event, [key for key in keys if key in SAMPLE_KEYS])
     if all(key in SAMPLE_KEYS for key in keys):
         rows = _sum_samples(profile, event, groups)
     else:
@@ -104,19 +109,22 @@ def _group(columns: Sequence[Sequence[Cell]]) -> _Groups:
     return _Groups(tuples, of_row.astype(np.int64))
 
 
-def _group_samples(profile: Profile, samples: Samples, keys: Sequence[str]) -> _Groups:
-    """Samples alike in what is asked of their thread, and of their stack's end."""
+def _group_samples(profile: Profile, event: Event, keys: Sequence[str]) -> _Groups:
+    """Samples alike in what is asked of their thread, and of themselves."""
+    thread = profile.samples_of(event).thread
     threads = _group([THREAD_KEYS[key](profile) for key in keys if key in THREAD_KEYS])
-    if STACK_KEY not in keys:
-        return _Groups(threads.tuples, threads.of_row[samples.thread] if threads.tuples else threads.of_row)
-    of_sample = ends(samples)
-    if threads.tuples:
-        of_sample += len(END_NAMES) * threads.of_row[samples.thread]
-    pairs, of_row = np.unique(of_sample, return_inverse=True)
+    properties = {key: PROPERTY_KEYS[key](profile, event) for key in keys if key in PROPERTY_KEYS}
+    if not properties:
+        return _Groups(threads.tuples, threads.of_row[thread] if threads.tuples else threads.of_row)
+    of_thread = threads.of_row[thread] if threads.tuples else np.zeros(len(thread), np.int64)
+    sizes = (max(1, len(threads.tuples)), *(len(names) for names, _ in properties.values()))
+    columns = (of_thread, *(of_sample for _, of_sample in properties.values()))
+    alike, of_row = np.unique(np.ravel_multi_index(columns, sizes), return_inverse=True)
     tuples = []
-    for thread, end in zip(*(part.tolist() for part in np.divmod(pairs, len(END_NAMES))), strict=True):
-        cells = iter(threads.tuples[thread] if threads.tuples else ())
-        tuples.append(tuple(END_NAMES[end] if key == STACK_KEY else next(cells) for key in keys))
+    for in_threads, *indexes in np.stack(np.unravel_index(alike, sizes), axis=1).tolist():
+        cells = iter(threads.tuples[in_threads] if threads.tuples else ())
+        found = {key: names[index] for (key, (names, _)), index in zip(properties.items(), indexes, strict=True)}
+        tuples.append(tuple(found[key] if key in found else next(cells) for key in keys))
     return _Groups(tuples, of_row)
 
 

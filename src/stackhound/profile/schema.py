@@ -138,6 +138,13 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
         "cpu_ns": "uint64",  # its time on the CPU so far
         "has_stack": "bool",  # false: it ran each time that it was looked at
     },
+    # The memory whose touch a page fault was of. No row: it was gone when it was looked at.
+    "faults": {
+        "sample": "uint64",
+        "object": "uint32",  # a file, or memory without one: ``[heap]``, ``[stack]``, ``[shared memory]``, …
+        "offset": "uint64",  # bytes in the file, or where there is none from the start of the mapping
+        "ns": "uint64",  # how long it took; 0: not measured
+    },
     # How often an event truly happened, sampled or not: major-faults, minor-faults. Samples' values add up to it within
     # sampling error. Of a process it is the kernel's own count (minflt and majflt in /proc/PID/stat), which has also
     # the faults that the kernel takes for the process (as when it pins memory); these are no events and never sampled.
@@ -166,6 +173,7 @@ REFERENCES: Final[dict[tuple[str, str], str]] = {
     ("mappings", "process"): "processes",
     ("mappings", "object"): "objects",
     ("threads", "process"): "processes",
+    ("faults", "object"): "objects",
     ("event_totals", "event"): "events",
 }
 
@@ -181,7 +189,8 @@ THREAD_STATES: Final = (
     "ended",  # and nobody has taken note of it
 )
 #: ``task`` is virtual: an asyncio task by its name, or Python code of a task that awaits another one.
-OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "task", "unknown")
+#: ``data`` is no code: a file or memory that was touched.
+OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "task", "data", "unknown")
 KERNEL_KINDS: Final = frozenset({"kernel", "module", "bpf"})
 
 

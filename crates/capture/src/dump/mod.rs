@@ -251,5 +251,6 @@ fn without_stack(header: abi::SampleHeader) -> RawSample<'static> {
         user: &[],
         python: None,
         count: 1,
+        address: None,
     }
 }
