@@ -42,7 +42,7 @@ def require_consistent(tables: Mapping[str, Table]) -> None:
     for name in known:
         _require_rows(name, tables[name])
     for (name, column), target in REFERENCES.items():
-        if name not in known:
+        if name not in tables:
             continue
         ids = to_numpy(tables[name][column])
         if name == "stacks" and column == "location":
