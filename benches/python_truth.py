@@ -79,6 +79,8 @@ def main() -> None:
     for name, python in interpreters().items():
         for recorder, record in recorders.items():
             stacks, used_s = run(python, samples / HZ, record)
+            if not stacks:
+                continue  # it cannot read this version
             found[f"{name}, {recorder}"] = judge_stacks(stacks, used_s)
             if recorder == "stackhound":
                 control = judge_stacks(exchange(stacks), used_s)
@@ -143,7 +145,7 @@ def with_py_spy(
         go(program)
         it.wait()
     counts: Counter[Stack] = Counter()
-    for line in output.read_text().splitlines():
+    for line in output.read_text().splitlines() if output.exists() else ():
         stack, _, count = line.rpartition(" ")
         frames = (re.fullmatch(r"(.*) \((.*):(\d+)\)", frame) for frame in stack.split(";"))
         ours = [(one[1], int(one[3])) for one in frames if one and one[2].endswith(PROGRAM.name)]

@@ -5,7 +5,6 @@
 #
 #   scripts/interpreters.sh                  all that there are packages of
 #   scripts/interpreters.sh free-threaded    3.13 and 3.14 without a lock, compiled from Debian's source: some minutes
-#   scripts/interpreters.sh tail-calls       3.14 with a function for each instruction: the same
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -19,19 +18,13 @@ CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/stackhound-tests/interpreters"
 
 main() {
     local one
-    case "${1:-}" in
-    free-threaded)
+    if [ "${1:-}" = free-threaded ]; then
         for one in trixie:3.13 forky:3.14; do
-            compile "$CACHE/free-threaded-${one#*:}" "${one%:*}" "${one#*:}" t --disable-gil ||
-                die "no free-threaded CPython ${one#*:}: its source cannot be had or compiled"
+            compile "$CACHE/free-threaded-${one#*:}" "${one%:*}" "${one#*:}" ||
+                say "interpreters: no free-threaded CPython ${one#*:}: its source cannot be had or compiled"
         done
         return
-        ;;
-    tail-calls)
-        compile "$CACHE/tail-calls" forky 3.14 "" || die "no CPython with tail calls: it cannot be had or compiled"
-        return
-        ;;
-    esac
+    fi
     for one in $INTERPRETERS; do
         bring "$CACHE/${one%:*}" "${one%:*}" "${one#*:}" ||
             say "interpreters: Debian has no CPython ${one#*:} in ${one%:*} for us; tests that need it skip themselves"
@@ -55,39 +48,22 @@ bring() {
     write_program "$folder/python$version" "$version"
 }
 
-# compile FOLDER RELEASE VERSION SUFFIX OPTION…
+# compile FOLDER RELEASE VERSION
 compile() {
-    local folder=$1 release=$2 version=$3 suffix=$4
-    shift 4
-    [ -x "$folder/python$version$suffix" ] && return
+    local folder=$1 release=$2 version=$3
+    [ -x "$folder/python${version}t" ] && return
     have apt-get && have gcc && have make && [ -n "$(mirror)" ] || return
-    say "interpreters: compiling CPython $version from the source of Debian $release, in $folder"
+    say "interpreters: compiling a free-threaded CPython $version from the source of Debian $release, in $folder"
     make_apt "$folder" deb-src "$release" || return
     private_apt "$folder/apt" update || return
     (
         cd "$folder/apt" && private_apt "$PWD" --download-only source "python$version" &&
             mkdir source && tar -x --strip-components 1 -C source -f "python$version"_*.orig.tar.xz && cd source &&
-            ./configure -q "$@" --without-ensurepip --prefix="$folder/root" CFLAGS="-O1 -g0" >/dev/null &&
-            make_python "$folder" >/dev/null 2>&1 && make -s altinstall >/dev/null 2>&1
+            ./configure -q --disable-gil --without-ensurepip --prefix="$folder/root" CFLAGS="-O1 -g0" >/dev/null &&
+            make -s -j"$(nproc)" >/dev/null 2>&1 && make -s altinstall >/dev/null 2>&1
     ) || return
     rm -rf "$folder/apt"
-    ln -s "root/bin/python$version$suffix" "$folder/"
-}
-
-# make_python FOLDER: with tail calls where the folder is named so. These need clang 19 or newer, for the evaluation loop
-# alone: as of Zig, which pip has.
-make_python() {
-    make -s -j"$(nproc)" || return
-    case "$1" in
-    */tail-calls)
-        rm -f Python/ceval.o
-        make -s -j"$(nproc)" CC="$(tail_call_compiler)" Python/ceval.o && make -s -j"$(nproc)" -o Python/ceval.o
-        ;;
-    esac
-}
-
-tail_call_compiler() {
-    echo "python -m ziglang cc -fno-sanitize=undefined -DPy_TAIL_CALL_INTERP=1"
+    ln -s "root/bin/python${version}t" "$folder/"
 }
 
 # make_apt FOLDER TYPE RELEASE: what private_apt works in, beside where packages are unpacked.

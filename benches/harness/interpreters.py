@@ -6,8 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-from harness.build import BENCHES
-
 WHICH = (
     "import sys, sysconfig; "
     "print('%d.%d' % sys.version_info[:2] + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
@@ -17,7 +15,8 @@ WHICH = (
 def interpreters() -> dict[str, Path]:
     """By what to call them: where they are from, and their version."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    fetched = BENCHES.parent / "target" / "interpreters"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    fetched = cache / "stackhound-tests" / "interpreters"  # as scripts/interpreters.sh has it
     places = {"system": (Path("/usr/bin"), "python3.[0-9]*"), "pyenv": (pyenv, "*/bin/python3.[0-9]*"),
               "fetched": (fetched, "*/python3.[0-9]*")}  # fmt: skip
     found = {}
