@@ -13,6 +13,7 @@
 #define MAX_PYTHON_FRAMES 127
 #define MAX_STACK_WORDS 509  /* kernel and user addresses; of Python's frames their number and two words each */
 #define MAX_SAMPLE_WORDS 512 /* and the two words of RECORD_COMBINED */
+#define MAX_DETAIL_WORDS 8
 #define MAX_EVENTS 32
 #define MAX_TARGETS 65536 /* processes in the filter at once */
 #define COMM_BYTES 16
@@ -73,12 +74,31 @@ struct sample_header {
 
 /*
  * A ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, with
- * HAS_PYTHON Python's frames (below), for RECORD_COMBINED the number of observations and the time of the last one, and
- * for RECORD_ADDRESSED an address.
+ * HAS_PYTHON Python's frames (below), and what the kind of record has to say: for RECORD_COMBINED the number of
+ * observations and the time of the last one, for RECORD_ADDRESSED an address, for RECORD_OFF_CPU a
+ * struct off_cpu.
  */
 struct sample {
 	struct sample_header header;
 	u64 words[MAX_SAMPLE_WORDS];
+	u64 room[MAX_DETAIL_WORDS]; /* so that details behind the longest stack need no other bound than its words */
+};
+
+/* How a thread was away from the CPU. The header's period is the time that the sample stands for. */
+struct off_cpu {
+	u64 duration_ns;
+	u64 queued_ns; /* of that: ready, but waiting for a CPU */
+	u32 flags;     /* enum off_cpu_flag */
+	u32 reserved;
+};
+enum off_cpu_flag {
+	OFF_CPU_PREEMPTED = 1, /* it did not mean to leave */
+	OFF_CPU_DISK = 2,      /* it waited for a block device (in_iowait) */
+};
+
+/* What user space may change while the programs run. */
+struct settings {
+	u64 off_cpu_period_ns; /* absences at least so long are samples; of shorter ones so much makes a sample */
 };
 
 /*
@@ -113,7 +133,18 @@ enum record_kind {
 	RECORD_SAMPLE = 1,
 	RECORD_COMBINED = 2,
 	RECORD_ADDRESSED = 3, /* a sample with the address of the memory that was touched */
+	RECORD_OFF_CPU = 4,
 };
+
+/*
+ * Programs of one kind never interrupt each other on a CPU, but may interrupt those of another kind: each kind has
+ * counters, rings and memory to walk with of its own.
+ */
+enum hook {
+	HOOK_EVENT = 0,   /* perf events and tracepoints (bpf_prog_active) */
+	HOOK_ARRIVAL = 1, /* of a thread on a CPU, where it cannot be preempted yet */
+};
+#define HOOKS 2
 
 /*
  * Each CPU has a ring of its own: this, ring_bytes of records, and room for one sample more, so that none is ever cut
@@ -152,13 +183,14 @@ struct combined {
 };
 
 /*
- * For each CPU. entries = idle + filtered + emitted + combined + Σ lost_*, always; of what was combined,
- * combined = Σ count of the cache and of RECORD_COMBINED records + lost_ring_combined.
+ * For each CPU and hook. entries = idle + filtered + saved + emitted + combined + Σ lost_*, always; of what was
+ * combined, combined = Σ count of the cache and of RECORD_COMBINED records + lost_ring_combined.
  */
 struct counters {
 	u64 entries; /* runs of the program */
 	u64 idle;
 	u64 filtered;           /* not what was asked for */
+	u64 saved;              /* absences too short for a sample: their time is in one of the thread's next */
 	u64 emitted;            /* ring records of kind RECORD_SAMPLE */
 	u64 combined;           /* added to the combining cache */
 	u64 lost_ring_full;     /* also: the machine got a CPU more than it had rings for */
@@ -170,8 +202,13 @@ struct counters {
 	u64 user_ends[USER_ENDS];      /* walks of user stacks by enum user_end */
 	u64 targets_full;              /* children that could not be added to the filter */
 	u64 uncounted_faults;          /* threads whose page faults are in no process's sum, for want of room */
-	u64 timed_runs;                /* of the runs that took a sample, those that looked at the clock twice */
+	u64 samples;                   /* runs that took a sample */
+	u64 timed_samples;             /* of those, the ones that looked at the clock twice */
 	u64 timed_ns;                  /* spent in those */
+	u64 arrivals;                  /* runs for a thread that came to a CPU */
+	u64 arrival_samples;           /* of those, the ones that took a sample */
+	u64 timed_passes;              /* of the others, those that looked at the clock twice */
+	u64 timed_passes_ns;           /* spent in those */
 	u64 event_entries[MAX_EVENTS]; /* without idle ones */
 };
 
@@ -183,6 +220,8 @@ struct config {
 	u32 max_frames;    /* min(MAX_STACK_FRAMES, kernel.perf_event_max_stack) */
 	u32 combine_slots; /* a CPU, a power of two; 0: no combining */
 	u32 own_counts; /* a bit each: events whose samples stand for what the event has counted since the last one */
+	u32 cpus;       /* that have rings */
+	u32 off_cpu_event; /* its index */
 	u8 comm[COMM_BYTES];
 	u32 tracepoint_periods[MAX_EVENTS]; /* of the hits on a CPU, each so many makes a sample */
 	u8 filter_targets;
@@ -195,8 +234,12 @@ struct config {
 	u8 unwind;             /* by tables; otherwise by frame pointers alone */
 	u64 code_mask;         /* of a return address: without the bits that sign it (arm64) */
 	u64 begin_boottime_ns; /* older threads' faults are counted from what they had when they were first looked at */
-	u8 count_faults;       /* of each process, exactly */
-	u8 reserved[3];
+	u32 first_ring[HOOKS]; /* of its CPUs' rings, the first; memory to walk with is numbered alike */
+	u64 off_cpu_min_ns;    /* shorter absences, and longer ones than the next, are not what was asked for */
+	u64 off_cpu_max_ns;
+	u8 off_cpu;      /* is an event */
+	u8 count_faults; /* of each process, exactly */
+	u8 reserved[2];
 	u32 addressed; /* a bit each: events that tell the address of the memory that was touched */
 };
 

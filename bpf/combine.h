@@ -73,7 +73,7 @@ static __always_inline void copy_sample(struct sample *to, const struct sample *
 static __always_inline void evict(struct combined *slot, struct counters *counters)
 {
 	u32 words = stack_words(&slot->sample);
-	struct ring *ring = this_cpu_ring();
+	struct ring *ring = this_cpu_ring(HOOK_EVENT);
 	struct sample *place = ring ? next_sample(ring) : 0;
 
 	if (!place || words > MAX_STACK_WORDS) {

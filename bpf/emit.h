@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /*
- * A finished sample's way out: the ring of this CPU, in which it was written in place. No lock, no copy, no wake-up:
+ * A finished sample's way out: the ring of this CPU and hook, in which it was written in place. No lock, no copy, no wake-up:
  * programs that share a ring never interrupt each other (bpf_prog_active), and user space comes on a timer.
  */
 #ifndef STACKHOUND_EMIT_H
@@ -9,7 +9,7 @@
 #include "maps.h"
 #include "sample.h"
 
-/* A ring for each CPU; user space sets how many and how large. */
+/* A ring for each CPU and hook; user space sets how many and how large. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -18,11 +18,11 @@ struct {
 	__uint(value_size, sizeof(struct ring));
 } rings SEC(".maps");
 
-static __always_inline struct ring *this_cpu_ring(void)
+static __always_inline struct ring *this_cpu_ring(u32 hook)
 {
-	u32 cpu = bpf_get_smp_processor_id();
+	u32 place = this_cpu_place(hook);
 
-	return bpf_map_lookup_elem(&rings, &cpu);
+	return bpf_map_lookup_elem(&rings, &place);
 }
 
 /* Room for a sample of any size; NULL when there may be less. */

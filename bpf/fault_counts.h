@@ -36,7 +36,7 @@ static __always_inline bool has_counted_faults(struct task_struct *task, u32 tgi
 
 static __always_inline void count_uncounted(void)
 {
-	struct counters *counters = this_cpu_counters();
+	struct counters *counters = this_cpu_counters(HOOK_EVENT);
 
 	if (counters)
 		counters->uncounted_faults++;

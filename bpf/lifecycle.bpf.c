@@ -5,6 +5,7 @@
  */
 #include "maps.h"
 #include "task.h"
+#include "presence.h"
 #include "stack/processes.h"
 #include "fault_counts.h"
 #include <bpf/bpf_tracing.h>
@@ -25,7 +26,7 @@ int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 		return 0;
 	state = *wanted;
 	if (bpf_map_update_elem(&targets, &child_tgid, &state, BPF_ANY)) {
-		counters = this_cpu_counters();
+		counters = this_cpu_counters(HOOK_EVENT);
 		if (counters)
 			counters->targets_full++;
 	}
@@ -38,12 +39,16 @@ int BPF_PROG(release_held, struct task_struct *task)
 {
 	u32 tgid = collector_tgid(task);
 	u8 *state = bpf_map_lookup_elem(&targets, &tgid);
+	struct presence *presence;
 
 	if (!state || *state != TARGET_HELD)
 		return 0;
 	*state = TARGET_SAMPLED;
 	if (config.count_faults)
 		begin_counting(task);
+	presence = config.off_cpu ? presence_of(task) : 0;
+	if (presence)
+		note_presence(presence, task, task->sched_info.last_arrival);
 	return 0;
 }
 

@@ -11,10 +11,17 @@ const volatile struct config config;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, HOOKS);
 	__type(key, u32);
 	__type(value, struct counters);
 } counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
 
 /* Processes to sample, by tgid. Looked up in samples; changed only from process context and from user space. */
 struct {
@@ -25,11 +32,17 @@ struct {
 	__type(value, u8);
 } targets SEC(".maps");
 
-static __always_inline struct counters *this_cpu_counters(void)
+static __always_inline struct counters *this_cpu_counters(u32 hook)
 {
-	u32 zero = 0;
+	return bpf_map_lookup_elem(&counters, &hook);
+}
 
-	return bpf_map_lookup_elem(&counters, &zero);
+/* Where in the maps that have a place for each CPU and hook this CPU's is; beyond their end when it has none. */
+static __always_inline u32 this_cpu_place(u32 hook)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return cpu < config.cpus ? config.first_ring[hook] + cpu : ~0U;
 }
 
 #endif

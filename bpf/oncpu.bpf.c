@@ -2,8 +2,7 @@
 /* What runs on the CPU: perf events (timer, cycles, any counter) and tracepoints, a stack each. */
 #include "maps.h"
 #include "filter.h"
-#include "stack/kernel.h"
-#include "stack/user.h"
+#include "walk.h"
 #include "emit.h"
 #include "combine.h"
 
@@ -34,37 +33,6 @@ struct hit {
 static __always_inline u32 event_index(void *context)
 {
 	return config.has_cookie ? bpf_get_attach_cookie(context) & (MAX_EVENTS - 1) : 0;
-}
-
-static __always_inline void walk(void *context, struct task_struct *task, struct sample *sample, bool in_kernel)
-{
-	u32 task_flags = READ(task, flags);
-
-	if (task_flags & PF_VCPU)
-		sample->header.flags |= GUEST;
-	if (in_kernel) {
-		sample->header.flags |= IN_KERNEL;
-		if (!config.user_only)
-			walk_kernel(context, sample);
-	}
-	if (task_flags & PF_KTHREAD)
-		sample->header.flags |= KERNEL_THREAD;
-	else if (!READ(task, mm))
-		set_user_end(sample, END_EXITED);
-	else if (!config.kernel_only)
-		walk_user(context, task, sample);
-}
-
-static __always_inline void count_walk(const struct sample *sample, struct counters *counters)
-{
-	if (sample->header.flags & USER_TRUNCATED)
-		counters->user_truncated++;
-	if (sample->header.flags & KERNEL_TRUNCATED)
-		counters->kernel_truncated++;
-	if (sample->header.flags & USER_UNREADABLE)
-		counters->user_unreadable++;
-	if (!(sample->header.flags & KERNEL_THREAD) && !config.kernel_only)
-		counters->user_ends[(sample->header.flags >> USER_END_SHIFT) % USER_ENDS]++;
 }
 
 static __always_inline bool has_wanted_part(u32 task_flags, bool in_kernel)
@@ -106,22 +74,11 @@ static __always_inline void hand_over(struct sample *sample, u64 address, struct
 	}
 }
 
-/* A look at the clock takes as long as ten frames: one sample in so many is timed. */
-#define TIMED_EVERY 16
-
-static __always_inline void count_time(u64 since_ns, struct counters *counters)
-{
-	if (counters->entries % TIMED_EVERY)
-		return;
-	counters->timed_runs++;
-	counters->timed_ns += bpf_ktime_get_boot_ns() - since_ns;
-}
-
 static __always_inline void take_sample(void *context, struct task_struct *task, struct hit hit,
 					struct counters *counters)
 {
 	u64 now_ns = bpf_ktime_get_boot_ns();
-	struct ring *ring = config.combine_slots ? 0 : this_cpu_ring();
+	struct ring *ring = config.combine_slots ? 0 : this_cpu_ring(HOOK_EVENT);
 	struct sample *sample = place_for_sample(ring);
 
 	if (!sample) {
@@ -135,7 +92,7 @@ static __always_inline void take_sample(void *context, struct task_struct *task,
 		counters->lost_no_process++;
 		return;
 	}
-	walk(context, task, sample, hit.in_kernel);
+	walk(context, task, sample, hit.in_kernel, HOOK_EVENT);
 	count_walk(sample, counters);
 	hand_over(sample, hit.address, ring, counters);
 	count_time(now_ns, counters);
@@ -202,7 +159,7 @@ SEC("perf_event")
 int sample_event(struct bpf_perf_event_data *context)
 {
 	u32 event = event_index(context);
-	struct counters *counters = this_cpu_counters();
+	struct counters *counters = this_cpu_counters(HOOK_EVENT);
 	struct hit hit = {
 		.period = passed_period(context, event),
 		.address = config.addressed & 1U << event ? context->addr : 0,
@@ -222,7 +179,7 @@ int sample_tracepoint(void *context)
 {
 	u32 event = event_index(context);
 	u32 key = event; /* its address escapes, and with it what the verifier knows of its bounds */
-	struct counters *counters = this_cpu_counters();
+	struct counters *counters = this_cpu_counters(HOOK_EVENT);
 	u32 *hits = bpf_map_lookup_elem(&tracepoint_hits, &key);
 	struct hit hit = {.event = event, .in_kernel = true};
 

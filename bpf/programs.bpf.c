@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /* All programs in one object, so that they share its maps, and the kernel's types are read once to load them. */
 #include "oncpu.bpf.c"
+#include "offcpu.bpf.c"
 #include "faults.bpf.c"
 #include "lifecycle.bpf.c"
 

@@ -141,6 +141,12 @@ struct thread_info {
 	u32 cpu;
 };
 
+struct sched_info {
+	unsigned long long run_delay;
+	unsigned long long last_arrival;
+	unsigned long long last_queued;
+};
+
 struct sched_entity {
 	u64 sum_exec_runtime;
 };
@@ -150,6 +156,7 @@ struct task_struct {
 	unsigned int __state;
 	int on_cpu;
 	struct sched_entity se;
+	struct sched_info sched_info;
 	int exit_state;
 	unsigned int in_iowait : 1;
 	unsigned long nvcsw;

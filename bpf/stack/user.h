@@ -9,7 +9,7 @@
 #include "registers.h"
 #include "python.h"
 
-/* One for each CPU; no per-CPU map takes values of this size. */
+/* One for each CPU and hook; no per-CPU map takes values of this size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -69,10 +69,10 @@ static __always_inline bool walk_by_tables(struct walk *walk, struct task_struct
 	return true;
 }
 
-static __always_inline void walk_user(void *context, struct task_struct *task, struct sample *sample)
+static __always_inline void walk_user(void *context, struct task_struct *task, struct sample *sample, u32 hook)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	struct walk *walk = config.unwind ? bpf_map_lookup_elem(&walks, &cpu) : 0;
+	u32 place = this_cpu_place(hook);
+	struct walk *walk = config.unwind ? bpf_map_lookup_elem(&walks, &place) : 0;
 
 	if (walk && walk_by_tables(walk, task, sample))
 		return;

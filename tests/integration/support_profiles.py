@@ -164,15 +164,22 @@ LOST_SAMPLES = {
 def assert_accounted_for(profile: Profile) -> None:
     """Program entries = stored + Σ losses, to the last one."""
     counters = profile.metadata["counters"]
-    stored = int(profile.numbers("samples", "count").sum())
+    stored = int(observations(profile).sum())
     assert stored == counters["emitted"] + counters["combined"] - counters["lost_ring_combined"]
     assert set(LOST_SAMPLES.values()) == {name for name in counters if name.startswith("lost_")}
     lost = sum(counters[name] for name in LOST_SAMPLES.values())
-    assert counters["entries"] == stored + counters["idle"] + counters["filtered"] + lost
+    assert counters["entries"] == stored + counters["idle"] + counters["filtered"] + counters["saved"] + lost
     shown = {loss.cause: loss.count for loss in profile.losses if not loss.estimated}
     assert {cause: shown[cause] for cause in LOST_SAMPLES} == {
         cause: counters[name] for cause, name in LOST_SAMPLES.items()
     }
+
+
+def observations(profile: Profile) -> np.ndarray:
+    """Of each row of ``samples``, how many it is made of; that of ``off-cpu`` is one, whatever it stands for."""
+    away = [name == "off-cpu" for name in profile.column("events", "name")]
+    count = profile.numbers("samples", "count")
+    return np.where(np.array(away)[profile.numbers("samples", "event")], np.ones_like(count), count)
 
 
 def assert_every_miss_has_one_reason(profile: Profile) -> None:

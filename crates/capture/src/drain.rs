@@ -1,4 +1,4 @@
-//! The rings of samples, one for each CPU, that `bpf/emit.h` fills: emptied on a timer.
+//! The rings of samples, one for each CPU and hook, that `bpf/emit.h` fills: emptied on a timer.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,25 +12,43 @@ use crate::mapped::Mapped;
 use crate::raw_sample::RawSample;
 
 /// How large the rings are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Layout {
     /// Of records in each ring: a power of two with room for a sample.
     pub ring_bytes: usize,
-    /// Rings, one a CPU.
-    pub rings: usize,
+    /// CPUs that have rings.
+    pub cpus: usize,
+    /// Kinds of programs that write, each into rings of its own (`bpf/abi.h`, `enum hook`).
+    pub hooks: usize,
 }
 
 impl Layout {
     /// Rings for all CPUs that may ever come; for those up to the last one that is online where that takes too much.
-    pub fn new(ring_bytes: usize, possible: usize, online: &[u32]) -> Self {
+    pub fn new(ring_bytes: usize, possible: usize, online: &[u32], hooks: usize) -> Self {
         const MAX_SPARE_BYTES: usize = 64 << 20;
         let up_to_last = online.iter().max().map_or(1, |last| *last as usize + 1);
-        let rings = if possible * ring_bytes <= MAX_SPARE_BYTES {
+        let cpus = if possible * hooks * ring_bytes <= MAX_SPARE_BYTES {
             possible
         } else {
             up_to_last
         };
-        Self { ring_bytes, rings }
+        Self {
+            ring_bytes,
+            cpus,
+            hooks,
+        }
+    }
+
+    /// All of them.
+    pub fn rings(&self) -> usize {
+        self.cpus * self.hooks
+    }
+
+    /// Those of the CPUs that are given.
+    fn places<'a>(&self, online: &'a [u32]) -> impl Iterator<Item = u32> + use<'a> {
+        let (cpus, hooks) = (self.cpus as u32, self.hooks as u32);
+        let with_rings = online.iter().filter(move |cpu| **cpu < cpus);
+        with_rings.flat_map(move |cpu| (0..hooks).map(move |hook| hook * cpus + cpu))
     }
 
     /// Of a value of the map: whole pages, so that each can be mapped by itself.
@@ -43,6 +61,7 @@ impl Layout {
 
 /// The rings of the CPUs that are, or were, online.
 pub struct Rings {
+    /// By their places in the map.
     rings: BTreeMap<u32, Ring>,
     map: MapHandle,
     layout: Layout,
@@ -53,7 +72,7 @@ pub struct Rings {
 /// Where a record lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    cpu: u32,
+    ring: u32,
     position: u64,
 }
 
@@ -72,9 +91,9 @@ impl Rings {
 
     /// Reads the rings of CPUs that came online, too.
     pub fn add_missing(&mut self, online: &[u32]) -> Result<()> {
-        for &cpu in online.iter().filter(|cpu| (**cpu as usize) < self.layout.rings) {
-            if let Entry::Vacant(place) = self.rings.entry(cpu) {
-                place.insert(Ring::new(&self.map, &self.layout, cpu)?);
+        for place in self.layout.places(online) {
+            if let Entry::Vacant(vacant) = self.rings.entry(place) {
+                vacant.insert(Ring::new(&self.map, &self.layout, place)?);
             }
         }
         Ok(())
@@ -87,11 +106,12 @@ impl Rings {
         }
         order_stores();
         self.found.clear();
-        for (&cpu, ring) in &self.rings {
+        for (&place, ring) in &self.rings {
             let mut position = ring.taken;
             while position < ring.seen {
                 let sample = ring.sample(position);
-                self.found.push((sample.header.boottime_ns, Place { cpu, position }));
+                self.found
+                    .push((sample.header.boottime_ns, Place { ring: place, position }));
                 position = ring.after(position, sample.record_bytes());
             }
         }
@@ -102,13 +122,13 @@ impl Rings {
     pub fn found(&self) -> impl Iterator<Item = RawSample<'_>> {
         self.found
             .iter()
-            .map(|(_, place)| self.rings[&place.cpu].sample(place.position))
+            .map(|(_, place)| self.rings[&place.ring].sample(place.position))
     }
 
     /// Calls `handle` with each record that was found, ordered by time, and gives their room back to the programs.
     pub fn take(&mut self, mut handle: impl FnMut(RawSample<'_>)) {
         for (_, place) in self.found.drain(..) {
-            handle(self.rings[&place.cpu].sample(place.position));
+            handle(self.rings[&place.ring].sample(place.position));
         }
         for ring in self.rings.values_mut() {
             ring.taken = ring.seen;
@@ -129,9 +149,9 @@ const HEAD_WORD: usize = std::mem::offset_of!(abi::Ring, head) / 8;
 const TAIL_WORD: usize = std::mem::offset_of!(abi::Ring, tail) / 8;
 
 impl Ring {
-    fn new(map: &MapHandle, layout: &Layout, cpu: u32) -> Result<Self> {
+    fn new(map: &MapHandle, layout: &Layout, place: u32) -> Result<Self> {
         let bytes = layout.value_bytes();
-        let memory = Mapped::new(map, cpu as usize * bytes, bytes)
+        let memory = Mapped::new(map, place as usize * bytes, bytes)
             .map_err(|error| Error::system("a ring of samples cannot be mapped", &error))?;
         Ok(Self {
             memory,
@@ -191,13 +211,19 @@ mod tests {
 
     #[test]
     fn cpus_that_may_come_have_rings_unless_that_takes_too_much() {
-        assert_eq!(Layout::new(128 << 10, 64, &[0, 1]).rings, 64);
-        assert_eq!(Layout::new(2 << 20, 240, &[0, 3]).rings, 4);
+        assert_eq!(Layout::new(128 << 10, 64, &[0, 1], 1).rings(), 64);
+        assert_eq!(Layout::new(2 << 20, 240, &[0, 3], 1).rings(), 4);
+    }
+
+    #[test]
+    fn each_hook_has_rings_of_its_own() {
+        let layout = Layout::new(128 << 10, 4, &[0, 1], 2);
+        assert_eq!(layout.places(&[0, 3]).collect::<Vec<_>>(), [0, 4, 3, 7]);
     }
 
     #[test]
     fn a_ring_has_whole_pages_with_room_for_a_sample_behind_its_end() {
-        let layout = Layout::new(4096, 1, &[0]);
+        let layout = Layout::new(4096, 1, &[0], 1);
         assert_eq!(layout.value_bytes() % 4096, 0);
         assert!(layout.value_bytes() >= 4096 + 2048);
     }

@@ -2,7 +2,7 @@
 
 use stackhound_core::address::KernelAddr;
 use stackhound_core::profile::Profile;
-use stackhound_core::rows::{EventRow, ObjectId, SampleRow, StackId};
+use stackhound_core::rows::{EventRow, ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId};
 use stackhound_core::symbolize::{DebugDirs, MissingDebugFile};
 
 use crate::abi;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::files::FileStore;
 use crate::kernel::KernelSpace;
 use crate::memory::Memory;
-use crate::options::{Options, Sampling};
+use crate::options::{EventKind, Options, Sampling};
 use crate::perf_event::Trigger;
 use crate::processes::Processes;
 use crate::python::{Fit, Frame, Pythons};
@@ -98,26 +98,33 @@ impl Intake {
             .processes
             .user_stack(pid, &mut frames, &mut self.files, &mut self.profile);
         let header = &sample.header;
+        let kernel = match sample.off_cpu {
+            Some(_) => self.kernel.without_tracing(sample.kernel),
+            None => sample.kernel,
+        };
         let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
         let value = value_of(trigger, header.period, sample.count);
         let is_hardware_time = trigger.is_nominal_time() && trigger.name == "cycles";
         let of_user = || frames.iter().map(Frame::address);
         let addresses: Option<Vec<u64>> =
-            (self.raw_addresses).then(|| sample.kernel.iter().copied().chain(of_user()).collect());
+            (self.raw_addresses).then(|| kernel.iter().copied().chain(of_user()).collect());
         let row = SampleRow {
             event: header.event.into(),
             boottime_ns: header.boottime_ns,
-            duration_ns: 0,
+            duration_ns: sample.off_cpu.map_or(0, |away| away.duration_ns),
             cpu: header.cpu,
             thread,
-            stack: self.kernel_stack(user, sample.kernel),
+            stack: self.kernel_stack(user, kernel),
             value,
-            count: sample.count,
+            count: sample
+                .off_cpu
+                .map_or(sample.count, |away| absences(value, away.duration_ns)),
             last_ns: sample.last_ns,
             flags: flags_of(sample, is_broken, fit),
             addresses: addresses.as_deref(),
             period: is_hardware_time.then_some(header.period),
             memory,
+            off_cpu: sample.off_cpu.map(off_cpu_row),
         };
         self.stored += sample.count;
         if self.aggregate {
@@ -190,8 +197,25 @@ fn flags_of(sample: &RawSample<'_>, is_broken: bool, fit: Option<Fit>) -> u32 {
 /// What so many observations stand for: 1/F of time each, or what the event has counted for them, all together.
 fn value_of(trigger: &Trigger, period: u64, count: u64) -> u64 {
     match trigger.event.sampling {
+        _ if trigger.event.kind == EventKind::OffCpu => period,
         Sampling::Frequency(hz) if trigger.is_nominal_time() => count * (1_000_000_000 / hz.max(1)),
         Sampling::Period(every) => count * every,
         Sampling::Frequency(_) => period.max(count),
+    }
+}
+
+/// How many absences of this length a sample of so much time stands for.
+fn absences(value_ns: u64, duration_ns: u64) -> u64 {
+    ((value_ns + duration_ns / 2) / duration_ns.max(1)).max(1)
+}
+
+fn off_cpu_row(away: abi::OffCpu) -> OffCpuRow {
+    OffCpuRow {
+        state: match away.flags {
+            flags if flags & abi::OFF_CPU_PREEMPTED != 0 => OffCpuState::Preempted,
+            flags if flags & abi::OFF_CPU_DISK != 0 => OffCpuState::Disk,
+            _ => OffCpuState::Waiting,
+        },
+        queued_ns: away.queued_ns,
     }
 }

@@ -1,5 +1,6 @@
 //! The kernel's address space: which module, BPF program or core text an address belongs to.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -36,7 +37,18 @@ pub struct KernelSpace {
     pub names: KernelNames,
     /// Found lately, each in the one place for its address: the same few thousand are seen again and again.
     lately: Vec<Option<(u64, LocationId)>>,
+    /// Whether addresses lie in what runs BPF programs, or in those.
+    is_tracing: HashMap<u64, bool>,
 }
+
+/// How the functions between a tracepoint and its BPF program are called.
+const TRACING: [&str; 5] = [
+    "bpf_prog_",
+    "bpf_trace_run",
+    "__bpf_trace_",
+    "__traceiter_",
+    "bpf_trampoline_",
+];
 
 /// Places for locations found lately, a power of two.
 const LATELY: usize = 4096;
@@ -52,7 +64,23 @@ impl KernelSpace {
             refreshed: None,
             names: KernelNames::default(),
             lately: vec![None; LATELY],
+            is_tracing: HashMap::new(),
         }
+    }
+
+    /// A stack, leaf first, that a program at a tracepoint has taken: without the program, and what called it.
+    pub fn without_tracing<'a>(&mut self, stack: &'a [u64]) -> &'a [u64] {
+        let own = stack.iter().take_while(|address| self.is_tracing(**address)).count();
+        &stack[own..]
+    }
+
+    fn is_tracing(&mut self, address: u64) -> bool {
+        let names = &self.names;
+        *self.is_tracing.entry(address).or_insert_with(|| {
+            let found = names.look_up(0, &[address]);
+            let entry = found.and_then(|mut found| found.pop().flatten());
+            entry.is_some_and(|entry| TRACING.iter().any(|start| entry.name.starts_with(start)))
+        })
     }
 
     /// The run-time address of an object's address 0; None when kptr_restrict hides it.

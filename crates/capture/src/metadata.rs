@@ -134,6 +134,7 @@ impl Beginning {
             "bpf_runs": runs,
             "bpf_ns": run_ns(ending.counters),
             "bpf_ns_per_run": ns_per_run(ending.counters),
+            "bpf_passes": passes(ending.counters),
             "interrupt_ns_per_sample": self.interrupt_ns,
             "collector_cpu_ns": ending.collector_cpu_ns,
             "resident_bytes": ending.resident_bytes,
@@ -145,19 +146,25 @@ impl Beginning {
     }
 }
 
-/// Runs of the program that walked a stack.
+/// Runs of the programs that walked a stack.
 pub fn sampled(counters: &abi::Counters) -> u64 {
-    counters.entries - counters.idle - counters.filtered
+    counters.samples
 }
 
 /// What a run that took a sample takes: the mean of those that were timed.
 fn ns_per_run(counters: &abi::Counters) -> f64 {
-    counters.timed_ns as f64 / counters.timed_runs.max(1) as f64
+    counters.timed_ns as f64 / counters.timed_samples.max(1) as f64
 }
 
-/// What all of them took.
+/// What the programs took: all samples, and the switches to threads that made none.
 pub fn run_ns(counters: &abi::Counters) -> u64 {
-    (ns_per_run(counters) * sampled(counters) as f64) as u64
+    let ns_per_pass = counters.timed_passes_ns as f64 / counters.timed_passes.max(1) as f64;
+    (ns_per_run(counters) * counters.samples as f64 + ns_per_pass * passes(counters) as f64) as u64
+}
+
+/// Switches to threads that made no sample.
+fn passes(counters: &abi::Counters) -> u64 {
+    counters.arrivals - counters.arrivals.min(counters.arrival_samples)
 }
 
 fn counters(counters: &abi::Counters) -> Value {
@@ -165,6 +172,7 @@ fn counters(counters: &abi::Counters) -> Value {
         "entries": counters.entries,
         "idle": counters.idle,
         "filtered": counters.filtered,
+        "saved": counters.saved,
         "emitted": counters.emitted,
         "combined": counters.combined,
         "lost_ring_full": counters.lost_ring_full,

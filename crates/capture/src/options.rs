@@ -12,6 +12,17 @@ pub enum Sampling {
     Period(u64),
 }
 
+/// What fires an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The plain `cpu` event: what this machine has.
+    CpuTime,
+    /// `perf_event_attr.type`.
+    Perf(u32),
+    /// A thread that comes back to a CPU; its period is in nanoseconds off the CPU.
+    OffCpu,
+}
+
 /// An event, as perf_event_open(2) numbers it.
 #[derive(Clone, Debug)]
 pub struct EventSpec {
@@ -19,8 +30,8 @@ pub struct EventSpec {
     pub name: String,
     /// Of a sample's value: `nanoseconds`, `count`, `bytes`.
     pub unit: String,
-    /// `perf_event_attr.type`; None for the plain `cpu` event, whose trigger is what this machine has.
-    pub kind: Option<u32>,
+    /// What fires.
+    pub kind: EventKind,
     /// `perf_event_attr.config` and its extensions.
     pub config: [u64; 3],
     /// How often.
@@ -64,6 +75,12 @@ pub struct Options {
     pub include_self: bool,
     /// Combine equal samples in the kernel.
     pub aggregate: bool,
+    /// Of `off-cpu`: shorter absences are left out.
+    pub off_cpu_min: Duration,
+    /// Of `off-cpu`: longer absences are left out.
+    pub off_cpu_max: Duration,
+    /// Of `off-cpu`: each absence is a sample, however many there are.
+    pub off_cpu_exact: bool,
     /// Of the ring, rounded up to a power of two; None: by rate and CPUs.
     pub ring_bytes: Option<usize>,
     /// Keep each sample's virtual addresses.
@@ -83,8 +100,14 @@ impl Options {
     pub fn fastest_hz(&self) -> u64 {
         let rate = |event: &EventSpec| match event.sampling {
             Sampling::Frequency(hz) => hz,
+            Sampling::Period(_) if event.kind == EventKind::OffCpu && !self.off_cpu_exact => 1_000,
             Sampling::Period(_) => 10_000,
         };
         self.events.iter().map(rate).sum()
+    }
+
+    /// Where among the events `off-cpu` is.
+    pub fn off_cpu_event(&self) -> Option<usize> {
+        self.events.iter().position(|event| event.kind == EventKind::OffCpu)
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_sys::perf_event_attr;
 
-use crate::options::{EventSpec, Options, Sampling};
+use crate::options::{EventKind, EventSpec, Options, Sampling};
 
 const PERF_TYPE_HARDWARE: u32 = 0;
 /// Of the kernel's own counters, clocks among them.
@@ -18,6 +18,9 @@ const PERF_COUNT_SW_PAGE_FAULTS_MIN: u64 = 5;
 const PERF_COUNT_SW_PAGE_FAULTS_MAJ: u64 = 6;
 const PERF_FLAG_FD_CLOEXEC: u64 = 8;
 const EVERY_PROCESS: i32 = -1;
+const NO_PERF_EVENT: u32 = u32::MAX;
+/// The tracepoint behind the switch to another thread.
+pub const ARRIVAL: &str = "sched_exit_tp";
 
 /// An event as it will be opened on each CPU, its trigger settled.
 #[derive(Clone, Debug)]
@@ -44,15 +47,17 @@ pub enum Faults {
 impl Trigger {
     /// Settles what fires: for `cpu` the cycle counter where this machine has one, otherwise the CPU clock.
     pub fn settle(event: &EventSpec, options: &Options, cpu: u32) -> Self {
-        if let Some(kind) = event.kind {
-            let (name, unit) = (event.name.clone(), event.unit.clone());
-            return Self {
-                name,
-                unit,
-                event: event.clone(),
-                kind,
-                config: event.config,
-            };
+        let named = |name: &str, kind| Self {
+            name: name.into(),
+            unit: event.unit.clone(),
+            event: event.clone(),
+            kind,
+            config: event.config,
+        };
+        match event.kind {
+            EventKind::CpuTime => {}
+            EventKind::Perf(kind) => return named(&event.name, kind),
+            EventKind::OffCpu => return named(ARRIVAL, NO_PERF_EVENT),
         }
         let cycles = Self::cpu(event, "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
         if !options.software_only && cycles.open(cpu).is_ok() {
@@ -73,6 +78,11 @@ impl Trigger {
         }
     }
 
+    /// Whether it is opened on each CPU.
+    pub fn is_perf_event(&self) -> bool {
+        self.kind != NO_PERF_EVENT
+    }
+
     /// Whether it counts the time of a CPU, which never stands still.
     pub fn is_cpu_clock(&self) -> bool {
         self.kind == PERF_TYPE_SOFTWARE && self.config[0] == PERF_COUNT_SW_CPU_CLOCK
@@ -80,7 +90,7 @@ impl Trigger {
 
     /// Whether samples of it stand for nominal time, 1/F each.
     pub fn is_nominal_time(&self) -> bool {
-        self.event.kind.is_none() && matches!(self.event.sampling, Sampling::Frequency(_))
+        self.event.kind == EventKind::CpuTime && matches!(self.event.sampling, Sampling::Frequency(_))
     }
 
     /// Whether the kernel adapts its period, and tells at a sample only the period of the next one.
@@ -145,6 +155,9 @@ impl Trigger {
     /// Program entries that the event's own count stands for, idle ones left out, where the period is fixed and no part
     /// of the time is excluded.
     pub fn expected_entries(&self, count: u64, idle_ns: u64) -> Option<u64> {
+        if !self.is_perf_event() {
+            return None;
+        }
         if !self.is_cpu_clock() {
             return self.entries_of(count);
         }

@@ -4,7 +4,7 @@ use libbpf_rs::{MapType, ProgramType};
 
 use crate::abi;
 use crate::drain::Layout;
-use crate::options::{EventSpec, Options, Sampling};
+use crate::options::{EventKind, EventSpec, Options, Sampling};
 use crate::perf_event::Trigger;
 use crate::programs::Programs;
 use crate::sideband::Sideband;
@@ -60,7 +60,7 @@ fn cpu_event() -> EventSpec {
     EventSpec {
         name: "cpu".into(),
         unit: "nanoseconds".into(),
-        kind: None,
+        kind: EventKind::CpuTime,
         config: [0; 3],
         sampling: Sampling::Frequency(99),
         tracepoint: None,
@@ -85,6 +85,9 @@ fn options() -> Options {
         asyncio: false,
         include_self: false,
         aggregate: false,
+        off_cpu_min: std::time::Duration::ZERO,
+        off_cpu_max: std::time::Duration::MAX,
+        off_cpu_exact: false,
         ring_bytes: None,
         raw_addresses: false,
         drain_interval: None,
@@ -115,7 +118,7 @@ fn sampling() -> Probe {
     let options = options();
     let online = crate::cpus::online();
     let trigger = Trigger::settle(&options.events[0], &options, online[0]);
-    let layout = Layout::new(RING_BYTES, online.len(), &online);
+    let layout = Layout::new(RING_BYTES, online.len(), &online, 1);
     let tried =
         Programs::load(&options, vec![trigger], &layout).and_then(|mut programs| programs.attach_missing(&online));
     let say = |events: usize| format!("perf_event and tp_btf programs load and attach, {events} CPUs");

@@ -33,6 +33,8 @@ const MAX_COMBINING_SLOTS: usize = 1024;
 /// The loaded programs, and one attachment for each event and CPU.
 pub struct Programs {
     attachments: Vec<Attachment>,
+    /// Of what is no perf event.
+    hooks: Vec<Link>,
     _followers: Vec<Link>,
     /// Of each process; None where nobody asks.
     pub fault_totals: Option<FaultTotals>,
@@ -64,14 +66,21 @@ impl Programs {
                 "give one -e",
             ));
         }
+        if options.off_cpu_event().is_some() && !kernel_has_type(b"btf_trace_sched_exit_tp") {
+            return Err(Error::new(
+                ErrorKind::Event,
+                "this kernel has no event off-cpu: nothing tells when a thread comes back to a CPU (sched_exit_tp)",
+                "record sched:sched_switch, or boot a newer kernel",
+            ));
+        }
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
-        let config = configure(options, &triggers, rings.ring_bytes, combine_slots, has_cookie);
+        let config = configure(options, &triggers, rings, combine_slots, has_cookie);
         let mut object = load(&config, rings, options, &triggers)?;
         let followers = attach_followers(&mut object)?;
         let counted = vec![0; triggers.len()];
-        let attachments = Vec::new();
         let mut programs = Self {
-            attachments,
+            attachments: Vec::new(),
+            hooks: Vec::new(),
             _followers: followers,
             fault_totals: None,
             object,
@@ -151,7 +160,8 @@ impl Programs {
     /// Attaches every event to every CPU that is online and has none yet, their phases spread over one period.
     pub fn attach_missing(&mut self, online: &[u32]) -> Result<usize> {
         let mut attached = 0;
-        for event in 0..self.triggers.len() {
+        let is_opened = |event: &usize| self.triggers[*event].is_perf_event();
+        for event in (0..self.triggers.len()).filter(is_opened).collect::<Vec<_>>() {
             let step = phase_step(&self.triggers[event], online.len());
             for &cpu in online {
                 let has = self.attachments.iter().any(|one| one.event == event && one.cpu == cpu);
@@ -197,9 +207,33 @@ impl Programs {
         Ok(())
     }
 
+    /// Begins to follow how threads leave and come back to CPUs.
+    pub fn attach_off_cpu(&mut self) -> Result<()> {
+        let failed = |error| bpf_error("threads off the CPU cannot be followed", &error);
+        for name in ["begin_presence", "arrive"] {
+            self.hooks
+                .push(program(&mut self.object, name).attach().map_err(failed)?);
+        }
+        let threads = program(&mut self.object, "begin_presences").attach().map_err(failed)?;
+        std::thread::sleep(std::time::Duration::from_micros(1)); // so that this thread has just come to its CPU
+        let mut run = libbpf_rs::Iter::new(&threads).map_err(failed)?;
+        std::io::copy(&mut run, &mut std::io::sink())
+            .map_err(|error| Error::system("the threads cannot be counted", &error))?;
+        Ok(())
+    }
+
+    /// What user space may change while the programs run.
+    pub fn change_settings(&mut self, settings: &abi::Settings) -> Result<()> {
+        let result = self
+            .map("settings")
+            .update(&0u32.to_ne_bytes(), bytes_of(settings), MapFlags::ANY);
+        result.map_err(|error| bpf_error("the sampling program cannot be changed", &error))
+    }
+
     /// Detaches the events; counters and rings stay readable.
     pub fn detach(&mut self) {
         self.attachments.clear();
+        self.hooks.clear();
     }
 
     /// Program entries that the events' own counts stand for, beyond those seen: an estimate of what the kernel
@@ -231,13 +265,15 @@ impl Programs {
         Ok(self.event_counts())
     }
 
-    /// The counters, summed over the CPUs.
+    /// The counters, summed over the CPUs and hooks.
     pub fn counters(&mut self) -> abi::Counters {
-        let each = self.map("counters").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
         let mut sum = [0u64; size_of::<abi::Counters>() / 8];
-        for values in each.ok().flatten().unwrap_or_default() {
-            for (total, bytes) in sum.iter_mut().zip(values.chunks_exact(8)) {
-                *total += u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
+        for hook in 0..abi::HOOKS as u32 {
+            let each = self.map("counters").lookup_percpu(&hook.to_ne_bytes(), MapFlags::ANY);
+            for values in each.ok().flatten().unwrap_or_default() {
+                for (total, bytes) in sum.iter_mut().zip(values.chunks_exact(8)) {
+                    *total += u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
+                }
             }
         }
         // SAFETY: Counters is nothing but u64 in a row, and sum is as long as it is.
@@ -331,7 +367,7 @@ fn phase_step(trigger: &Trigger, cpus: usize) -> std::time::Duration {
 pub fn configure(
     options: &Options,
     triggers: &[Trigger],
-    ring_bytes: usize,
+    rings: &Layout,
     combine_slots: usize,
     has_cookie: bool,
 ) -> abi::Config {
@@ -342,11 +378,12 @@ pub fn configure(
     let max_stack = perf_event::sysctl("perf_event_max_stack").and_then(|frames| u32::try_from(frames).ok());
     abi::Config {
         pidns_inode: own_pid_namespace(),
-        ring_bytes: ring_bytes as u64,
+        ring_bytes: rings.ring_bytes as u64,
         self_tgid: if options.include_self { 0 } else { std::process::id() },
         max_frames: max_stack.unwrap_or(u32::MAX).min(abi::MAX_STACK_FRAMES as u32),
         combine_slots: combine_slots as u32,
         own_counts: bits_of(triggers, Trigger::has_own_count),
+        cpus: rings.cpus as u32,
         comm,
         tracepoint_periods: tracepoint_periods(triggers),
         filter_targets: (!options.pids.is_empty()).into(),
@@ -360,7 +397,12 @@ pub fn configure(
         code_mask: CODE_MASK,
         begin_boottime_ns: cost::boottime_ns(),
         count_faults: fault_totals::are_wanted(options, triggers).into(),
-        reserved: [0; 3],
+        first_ring: [0, rings.cpus as u32],
+        off_cpu_min_ns: nanoseconds(options.off_cpu_min),
+        off_cpu_max_ns: nanoseconds(options.off_cpu_max),
+        off_cpu_event: options.off_cpu_event().unwrap_or(0) as u32,
+        off_cpu: options.off_cpu_event().is_some().into(),
+        reserved: [0; 2],
         addressed: bits_of(triggers, Trigger::has_address),
     }
 }
@@ -369,6 +411,10 @@ pub fn configure(
 fn bits_of(triggers: &[Trigger], is_so: impl Fn(&Trigger) -> bool) -> u32 {
     let chosen = triggers.iter().enumerate().filter(|(_, trigger)| is_so(trigger));
     chosen.fold(0, |bits, (event, _)| bits | 1 << event)
+}
+
+fn nanoseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Of a return address. On arm64 its upper bits may sign it (PAC); addresses have 48 bits unless a program asks for more.
@@ -401,6 +447,13 @@ fn kernel_has_cookies() -> bool {
         .unwrap_or(false)
 }
 
+/// Whether the kernel describes a type, or a tracepoint (`btf_trace_…`), of this name.
+pub fn kernel_has_type(name: &[u8]) -> bool {
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let name = [b"\0", name, b"\0"].concat();
+    memchr::memmem::find(&types, &name).is_some()
+}
+
 /// Whether the walker of tables can run: a helper loops over its steps.
 pub fn kernel_can_unwind() -> bool {
     ProgramType::PerfEvent
@@ -425,14 +478,18 @@ fn prev_power_of_two(number: usize) -> usize {
 fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Trigger]) -> Result<Object> {
     let mut object = open(PROGRAMS, config)?;
     let mut map = open_map(&mut object, "rings");
-    map.set_max_entries(rings.rings as u32)
+    map.set_max_entries(rings.rings() as u32)
         .and_then(|()| map.set_value_size(rings.value_bytes() as u32))
         .map_err(|error| bpf_error("a map cannot be sized", &error))?;
-    size_unwind_maps(&mut object, options.unwind)?;
-    let counts_faults = fault_totals::are_wanted(options, triggers);
-    open_map(&mut object, "thread_faults")
-        .set_autocreate(counts_faults)
-        .map_err(|error| bpf_error("a map cannot be left out", &error))?;
+    size_unwind_maps(&mut object, options.unwind, rings)?;
+    for (name, is_used) in [
+        ("thread_faults", fault_totals::are_wanted(options, triggers)),
+        ("presences", options.off_cpu_event().is_some()),
+    ] {
+        open_map(&mut object, name)
+            .set_autocreate(is_used)
+            .map_err(|error| bpf_error("a map cannot be left out", &error))?;
+    }
     for mut program in object.progs_mut() {
         let wanted = is_wanted(program.name(), options, triggers);
         program.set_autoload(wanted);
@@ -443,9 +500,9 @@ fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Tri
 }
 
 /// What is not used takes next to no memory.
-fn size_unwind_maps(object: &mut OpenObject, is_used: bool) -> Result<()> {
+fn size_unwind_maps(object: &mut OpenObject, is_used: bool, rings: &Layout) -> Result<()> {
     let unused = ["unwind_rules", "unwind_files", "unwind_processes"].map(|name| (name, 1));
-    let used = [("walks", possible_cpus()? as u32)];
+    let used = [("walks", rings.rings() as u32)];
     for &(name, entries) in if is_used { &used[..] } else { &unused[..] } {
         let mut map = open_map(object, name);
         map.set_max_entries(entries)
@@ -461,6 +518,7 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger]) -> bool {
     match name.to_str() {
         Some("sample_event") => triggers.iter().any(|trigger| !is_tracepoint(trigger)),
         Some("sample_tracepoint") => triggers.iter().any(is_tracepoint),
+        Some("arrive" | "begin_presence" | "begin_presences") => options.off_cpu_event().is_some(),
         Some("forget_mappings") => options.unwind,
         Some("follow_fork") => has_targets && options.inherit,
         Some("release_held") => !options.held_pids.is_empty(),
@@ -493,12 +551,16 @@ pub fn open(file: &[u8], config: &abi::Config) -> Result<OpenObject> {
     let mut object = ObjectBuilder::default()
         .open_memory(file)
         .map_err(|error| bpf_error("the BPF programs cannot be read", &error))?;
-    // SAFETY: Config has no padding (asserted where it is made), so all its bytes are set.
-    let value = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(config).cast(), size_of::<abi::Config>()) };
     open_map(&mut object, ".rodata")
-        .set_initial_value(value)
+        .set_initial_value(bytes_of(config))
         .map_err(|error| bpf_error("the BPF programs cannot be configured", &error))?;
     Ok(object)
+}
+
+/// Of a struct of `bpf/abi.h`.
+fn bytes_of<T: Copy>(value: &T) -> &[u8] {
+    // SAFETY: these structs have no padding (asserted where they are made), so all their bytes are set.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
 /// A map of it.

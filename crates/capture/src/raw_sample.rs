@@ -21,6 +21,8 @@ pub struct RawSample<'a> {
     pub last_ns: u64,
     /// Of the memory that was touched, where the event tells it.
     pub address: Option<ProcessAddr>,
+    /// Of a thread's time off the CPU: how it was.
+    pub off_cpu: Option<abi::OffCpu>,
 }
 
 /// The frames of Python's interpreter in a sample.
@@ -54,18 +56,20 @@ impl<'a> PythonPart<'a> {
 const HEADER_WORDS: usize = size_of::<abi::SampleHeader>() / 8;
 /// A count and a time, behind the addresses of a record of combined samples.
 const COMBINED_WORDS: usize = 2;
+const OFF_CPU_WORDS: usize = size_of::<abi::OffCpu>() / 8;
 
 impl<'a> RawSample<'a> {
     /// What a record of it takes in a ring.
     pub fn record_bytes(&self) -> u64 {
         let words =
             HEADER_WORDS + self.kernel.len() + self.user.len() + self.python.map_or(0, |python| 1 + python.words.len());
-        let more = match u32::from(self.header.kind) {
+        let details = match self.header.kind.into() {
             abi::RECORD_COMBINED => COMBINED_WORDS,
             abi::RECORD_ADDRESSED => 1,
+            abi::RECORD_OFF_CPU => OFF_CPU_WORDS,
             _ => 0,
         };
-        8 * (words + more) as u64
+        8 * (words + details) as u64
     }
 
     /// How the walk of the user stack ended: `enum user_end`.
@@ -84,8 +88,12 @@ impl<'a> RawSample<'a> {
         let (count, last_ns, address) = match (u32::from(header.kind), rest) {
             (abi::RECORD_COMBINED, [count, last_ns, ..]) => (*count, *last_ns, None),
             (abi::RECORD_ADDRESSED, [address, ..]) => (1, header.boottime_ns, Some(ProcessAddr(*address))),
-            (abi::RECORD_SAMPLE, _) => (1, header.boottime_ns, None),
+            (abi::RECORD_SAMPLE | abi::RECORD_OFF_CPU, _) => (1, header.boottime_ns, None),
             _ => return None,
+        };
+        let off_cpu = match header.kind.into() {
+            abi::RECORD_OFF_CPU => Some(off_cpu(rest)?),
+            _ => None,
         };
         Some(Self {
             header,
@@ -95,8 +103,15 @@ impl<'a> RawSample<'a> {
             count,
             last_ns,
             address,
+            off_cpu,
         })
     }
+}
+
+fn off_cpu(words: &[u64]) -> Option<abi::OffCpu> {
+    let words = words.get(..OFF_CPU_WORDS)?;
+    // SAFETY: OffCpu is plain integers of this very size, and u64 are aligned for it.
+    Some(unsafe { std::ptr::read(words.as_ptr().cast()) })
 }
 
 /// What there is of Python's frames, and what follows them.
@@ -186,6 +201,18 @@ mod tests {
             words: &words[2..],
         };
         assert_eq!((python.task(), python.frames().count()), (None, 1));
+    }
+
+    #[test]
+    fn a_record_of_time_off_the_cpu_has_its_details_behind_the_stack() {
+        let away = [5_000, 700, u64::from(abi::OFF_CPU_PREEMPTED)];
+        let mut words = words(abi::RECORD_OFF_CPU, 1, 1, &[10, 20]);
+        words.extend(away);
+        let sample = RawSample::parse(&words).unwrap();
+        let off_cpu = sample.off_cpu.unwrap();
+        assert_eq!((off_cpu.duration_ns, off_cpu.queued_ns, off_cpu.flags), (5_000, 700, 1));
+        assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
+        assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
     }
 
     #[test]

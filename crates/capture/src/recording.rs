@@ -17,6 +17,7 @@ use crate::fault_totals::{self, FaultCounts};
 use crate::informer;
 use crate::intake::Intake;
 use crate::metadata::{Beginning, Ending};
+use crate::off_cpu::OffCpuPace;
 use crate::options::Options;
 use crate::pace::{MIN_TURN, Pace};
 use crate::perf_event::Trigger;
@@ -68,6 +69,7 @@ pub struct Recording {
     intake: Intake,
     unwinder: Option<Unwinder>,
     pace: Pace,
+    off_cpu: Option<OffCpuPace>,
     pending: Vec<ProcessEvent>,
     unscanned: VecDeque<u32>,
     failure: Option<Error>,
@@ -101,7 +103,8 @@ impl Recording {
         let settle = |event| Trigger::settle(event, &options, online[0]);
         let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
         notes.extend(fault_totals::lack(&triggers));
-        let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online);
+        let hooks = 1 + usize::from(options.off_cpu_event().is_some());
+        let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online, hooks);
         let mut programs = Programs::load(&options, triggers.clone(), &layout)?;
         let rings = Rings::new(programs.rings(), layout, &online)?;
         let sideband =
@@ -115,8 +118,12 @@ impl Recording {
         let unwinder = (options.unwind)
             .then(|| informer::begin_unwinding(&options, &mut programs, &mut intake, waker.clone()))
             .transpose()?;
+        let off_cpu = OffCpuPace::begin(&options, online.len(), &mut programs)?;
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
+        if off_cpu.is_some() {
+            programs.attach_off_cpu()?;
+        }
         Ok(Self {
             options,
             programs,
@@ -129,6 +136,7 @@ impl Recording {
             intake,
             unwinder,
             pace: Pace::default(),
+            off_cpu,
             pending: Vec::new(),
             unscanned: unscanned.into(),
             failure: None,
@@ -212,13 +220,20 @@ impl Recording {
         let due = self.pending.partition_point(|event| event.time_ns < began_ns);
         let mut events = self.pending.drain(..due).peekable();
         let intake = &mut self.intake;
+        let mut off_cpu_samples = 0;
         self.rings.take(|sample| {
+            off_cpu_samples += u64::from(sample.off_cpu.is_some());
             while let Some(event) = events.next_if(|event| event.time_ns <= sample.header.boottime_ns) {
                 intake.apply(event);
             }
             intake.store(&sample);
         });
         events.for_each(|event| intake.apply(event));
+        if let Some(off_cpu) = &mut self.off_cpu
+            && let Err(error) = off_cpu.adapt(off_cpu_samples, &mut self.programs)
+        {
+            self.failure.get_or_insert(error);
+        }
     }
 
     fn scan_some(&mut self) {

@@ -108,6 +108,12 @@ impl Stacks {
         }
         StackId(stack)
     }
+
+    /// The caller's stack, and the leaf's location.
+    pub(crate) fn node(&self, stack: StackId) -> (StackId, LocationId) {
+        let (parents, locations, _) = self.tree.columns(0);
+        (StackId(parents[stack.index()]), LocationId(locations[stack.index()]))
+    }
 }
 
 /// The table `threads`.

@@ -19,6 +19,7 @@ pub mod inspection;
 mod intern;
 pub mod jitdump;
 pub mod maps;
+mod off_cpu;
 pub mod parquet;
 pub mod paths;
 mod pclntab;

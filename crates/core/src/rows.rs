@@ -244,4 +244,37 @@ pub struct SampleRow<'a> {
     pub period: Option<u64>,
     /// The memory that was touched, and where in it, for the table `faults`.
     pub memory: Option<(ObjectId, u64)>,
+    /// Of time off the CPU, for the table `off_cpu`.
+    pub off_cpu: Option<OffCpuRow>,
+}
+
+/// How a thread was away from the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffCpuRow {
+    /// Why it left.
+    pub state: OffCpuState,
+    /// Of the time away: ready, but waiting for a CPU.
+    pub queued_ns: u64,
+}
+
+/// Why a thread left the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffCpuState {
+    /// It did not mean to: another one had its turn.
+    Preempted,
+    /// For a block device.
+    Disk,
+    /// For anything else.
+    Waiting,
+}
+
+impl OffCpuState {
+    /// As in the column `off_cpu.state`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Preempted => "preempted",
+            Self::Disk => "disk",
+            Self::Waiting => "waiting",
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::rows::{ObjectId, SampleRow, StackId, ThreadId, ThreadStateRow};
+use crate::rows::{ObjectId, OffCpuRow, SampleRow, StackId, ThreadId, ThreadStateRow};
 
 /// A column that takes no memory while all its values are the same.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +65,7 @@ pub(crate) struct Samples {
     /// (row, object, offset)
     pub(crate) faults: Vec<(u32, ObjectId, u64)>,
     pub(crate) thread_states: Vec<(u32, ThreadStateRow)>,
+    pub(crate) off_cpu: Vec<(u32, OffCpuRow)>,
     combined: HashMap<Key, u32>,
 }
 
@@ -94,6 +95,7 @@ impl Samples {
         self.periods.extend(sample.period.map(|period| (row, period)));
         let memory = sample.memory.map(|(object, offset)| (row, object, offset));
         self.faults.extend(memory);
+        self.off_cpu.extend(sample.off_cpu.map(|away| (row, away)));
     }
 
     pub(crate) fn combine(&mut self, sample: SampleRow) {

@@ -6,6 +6,7 @@ use arrow_array::builder::{ListBuilder, UInt64Builder};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array, UInt32Array, UInt64Array};
 use arrow_schema::{Field, Schema};
 
+use crate::off_cpu::WaitReasons;
 use crate::profile::{Profile, Taken};
 use crate::rows::{LocationId, ObjectId, ThreadStateRow};
 use crate::samples::Column;
@@ -38,12 +39,14 @@ impl Profile {
         let has_addresses = !self.samples.addresses.rows.is_empty();
         let has_states = !self.samples.thread_states.is_empty();
         let has_faults = !self.samples.faults.is_empty();
-        if has_addresses || has_states || has_faults || !self.samples.periods.is_empty() {
+        let has_off_cpu = !self.samples.off_cpu.is_empty();
+        if has_addresses || has_states || has_faults || has_off_cpu || !self.samples.periods.is_empty() {
             let ids = ids_by_row(first_id, &order);
             tables.extend(has_addresses.then(|| ("addresses", self.addresses(&ids))));
             tables.extend((!self.samples.periods.is_empty()).then(|| ("periods", self.periods(&ids))));
             tables.extend(has_states.then(|| ("thread_states", self.thread_states(&ids))));
             tables.extend(has_faults.then(|| ("faults", self.faults(&ids))));
+            tables.extend(has_off_cpu.then(|| ("off_cpu", self.off_cpu(&ids))));
         }
         tables
     }
@@ -123,6 +126,23 @@ impl Profile {
             ("object", uint32(rows.iter().map(|row| row.1.0)), false),
             ("offset", uint64(rows.iter().map(|row| row.2)), false),
             ("ns", uint64(rows.iter().map(|_| 0)), false),
+        ])
+    }
+
+    fn off_cpu(&self, ids: &[u64]) -> RecordBatch {
+        let mut rows: Vec<(u64, usize)> = (self.samples.off_cpu.iter().enumerate())
+            .map(|(at, (row, _))| (ids[*row as usize], at))
+            .collect();
+        rows.sort_unstable();
+        let each = || rows.iter().map(|(_, at)| &self.samples.off_cpu[*at]);
+        let mut reasons = WaitReasons::new(self);
+        let reason = each().map(|(row, _)| reasons.of(self.samples.stack[*row as usize]));
+        let reason: Vec<&str> = reason.collect();
+        table([
+            ("sample", uint64(rows.iter().map(|row| row.0)), false),
+            ("state", utf8(each().map(|(_, away)| away.state.name())), false),
+            ("reason", utf8(reason.into_iter()), false),
+            ("queued_ns", uint64(each().map(|(_, away)| away.queued_ns)), false),
         ])
     }
 

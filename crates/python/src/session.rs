@@ -190,6 +190,9 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         asyncio: required(options, "asyncio")?,
         include_self: required(options, "include_self")?,
         aggregate: required(options, "aggregate")?,
+        off_cpu_min: Duration::from_micros(required(options, "off_cpu_min_us")?),
+        off_cpu_max: Duration::from_micros(required(options, "off_cpu_max_us")?),
+        off_cpu_exact: required(options, "off_cpu_exact")?,
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),
         raw_addresses: required(options, "raw_addresses")?,
         drain_interval: (drain_interval_ms > 0).then(|| Duration::from_millis(drain_interval_ms)),
@@ -201,6 +204,9 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         log_level: required(options, "log_level")?,
     })
 }
+
+/// As `src/stackhound/recording/events.py` has it.
+const OFF_CPU: i64 = -2;
 
 fn parse_event(event: &Bound<'_, PyDict>) -> PyResult<capture::EventSpec> {
     let rate: u64 = required(event, "rate")?;
@@ -221,7 +227,11 @@ fn parse_event(event: &Bound<'_, PyDict>) -> PyResult<capture::EventSpec> {
     Ok(capture::EventSpec {
         name: required(event, "name")?,
         unit: required(event, "unit")?,
-        kind: u32::try_from(kind).ok(),
+        kind: match u32::try_from(kind) {
+            Ok(kind) => capture::EventKind::Perf(kind),
+            Err(_) if kind == OFF_CPU => capture::EventKind::OffCpu,
+            Err(_) => capture::EventKind::CpuTime,
+        },
         config: [
             required(event, "config")?,
             required(event, "config1")?,

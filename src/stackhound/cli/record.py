@@ -37,6 +37,7 @@ EXAMPLES: Final = (
     ("a command from its first instruction, run as you", "sudo stackhound record -- make -j8"),
     ("the whole machine while a command runs", "sudo stackhound record -a -- sleep 10"),
     ("page faults, each thousandth", "sudo stackhound record -e page-faults -c 1000 -p 1234"),
+    ("why a program takes longer than it computes", "sudo stackhound record -e cpu,off-cpu -- ./program"),
     ("999 samples a second for an hour, counted in the kernel", "sudo stackhound record -F 999 --aggregate -d 1h"),
     ("folded stacks into a pipe", "sudo stackhound record -d 5 --format folded -o - | flamegraph.pl > flame.svg"),
 )

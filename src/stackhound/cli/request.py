@@ -66,6 +66,16 @@ _WHICH: Final = (
     flag("--include-self", help="Show stackhound itself, too."),
 )
 
+_OFF_CPU: Final = (
+    click.option(
+        "--min-us", "off_cpu_min_us", type=int, default=0, metavar="N", help="Of off-cpu: leave out shorter absences."
+    ),
+    click.option(
+        "--max-us", "off_cpu_max_us", type=int, metavar="N", help="Of off-cpu: leave out longer absences."
+    ),
+    flag("--off-cpu-exact", help="Of off-cpu: record each absence, whatever that costs."),
+)
+
 _HOW: Final = (
     flag("--aggregate", help="Count equal stacks in the kernel: for high rates, for hours."),
     flag("--lines/--no-lines", default=True, help="Find lines and inlined functions.  [default: yes]"),
@@ -120,6 +130,9 @@ _RECORD_OPTIONS: Final = (
     "python",
     "asyncio",
     "include_self",
+    "off_cpu_min_us",
+    "off_cpu_max_us",
+    "off_cpu_exact",
     "aggregate",
     "lines",
     "ring_bytes",
@@ -132,7 +145,7 @@ _RECORD_OPTIONS: Final = (
 
 def record_options(command: Decorated) -> Decorated:
     """Everything that says what to record, how, and where to."""
-    options: tuple[Callable[[Decorated], Decorated], ...] = (*_WHAT, *_WHICH, *_HOW, *_WHERE)
+    options: tuple[Callable[[Decorated], Decorated], ...] = (*_WHAT, *_WHICH, *_OFF_CPU, *_HOW, *_WHERE)
     for option in reversed(options):
         command = option(command)
     return command

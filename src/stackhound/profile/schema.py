@@ -20,7 +20,7 @@ FORMAT_VERSION: Final = 1
 
 #: Column types are Arrow's own names. ``utf8?`` marks a column that may be null.
 TABLES: Final[dict[str, dict[str, str]]] = {
-    # One observation each, ordered by time. Times are CLOCK_BOOTTIME.
+    # One observation each, ordered by time. Times are CLOCK_BOOTTIME; of what lasted, when it ended.
     "samples": {
         "id": "uint64",
         "event": "uint16",
@@ -30,7 +30,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "thread": "uint32",
         "stack": "uint32",  # 0 is the empty stack
         "value": "uint64",  # in the event's unit, the sum over ``count`` observations
-        "count": "uint64",  # observations that this row stands for; > 1 only under --aggregate
+        # Observations that this row stands for; > 1 under --aggregate, and, estimated, for short times off the CPU.
+        "count": "uint64",
         "last_ns": "uint64",  # time of the last of them
         "flags": "uint32",  # SampleFlag bits
     },
@@ -154,6 +155,10 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
         "start_boottime_ns": "uint64",  # of the process, as in ``processes``; nothing where pid is 0
         "count": "uint64",
     },
+    # How a thread was off the CPU. ``state``: ``preempted``, ``disk`` or ``waiting``; ``reason``: what it waited for, told
+    # by the kernel's functions (``futex``, ``poll``, ``sleep``, …, ``other``); ``queued_ns``: how much of the time it
+    # was ready, but had no CPU.
+    "off_cpu": {"sample": "uint64", "state": "utf8", "reason": "utf8", "queued_ns": "uint64"},
 }
 
 #: Those that say more about samples.

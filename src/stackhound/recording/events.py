@@ -1,6 +1,7 @@
 """Events by the names that perf users know, and the numbers of ``struct perf_event_attr`` behind them.
 
     cpu                        time on the CPU: cycles where there are any, else cpu-clock (the core decides)
+    off-cpu                    time off the CPU: asleep, waiting, or waiting for a turn
     cycles, instructions, …    hardware
     L1-dcache-load-misses, …   cache: <cache>-<operation>s, <cache>-<operation>-misses
     r1a8                       raw: the CPU's own number, in hexadecimal
@@ -18,8 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from stackhound.errors import UsageError
 
-# perf_type_id; CPU_TIME is ours: the core picks cycles or cpu-clock.
+# perf_type_id; two are ours: of CPU_TIME the core picks cycles or cpu-clock, OFF_CPU is no event of perf's.
 CPU_TIME: Final = -1
+OFF_CPU: Final = -2
 HARDWARE: Final = 0
 SOFTWARE: Final = 1
 TRACEPOINT: Final = 2
@@ -28,6 +30,7 @@ RAW: Final = 4
 
 KINDS: Final = {
     CPU_TIME: "cpu",
+    OFF_CPU: "off-cpu",
     HARDWARE: "hardware",
     CACHE: "cache",
     RAW: "raw",
@@ -73,6 +76,7 @@ class EventSource(NamedTuple):
 
 
 CPU: Final = EventSource("cpu", CPU_TIME, 0, "nanoseconds")
+AWAY: Final = EventSource("off-cpu", OFF_CPU, 0, "nanoseconds")
 
 # enum perf_hw_id
 _HARDWARE: Final = (
@@ -149,7 +153,7 @@ def _named_sources() -> list[EventSource]:
         EventSource(name, SOFTWARE, number, "nanoseconds" if name in _CLOCKS else "count")
         for name, number in _SOFTWARE.items()
     ]
-    return [CPU, *hardware, *_cache_sources(), *software]
+    return [CPU, AWAY, *hardware, *_cache_sources(), *software]
 
 
 #: Every event that has a name of its own; raw events and tracepoints come on top.

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
-from stackhound.recording.events import TRACEPOINT, EventSource, find_event
+from stackhound.recording.events import OFF_CPU, TRACEPOINT, EventSource, find_event
 
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
+OFF_CPU_PERIOD_NS: Final = 1_000_000
+MAX_OFF_CPU_US: Final = 2**53  # three centuries
 MAX_PERIOD: Final = 2**63 - 1  # perf_event_open refuses a period with its highest bit set
 MIN_RING_BYTES: Final = 8192  # of pages, and with room for the longest sample
 MAX_RING_BYTES: Final = 2**30  # holds minutes of 9,999 Hz
@@ -31,6 +33,11 @@ class RecordOptions:
         events: by the names of `stackhound.recording.events`.
         frequency_hz: samples a second and CPU; None means 99 (a tracepoint: each time it is hit).
         period: a sample each time an event has counted this many; for ``cpu`` in nanoseconds of CPU time.
+        off_cpu_period_ns: of ``off-cpu``: absences at least so long make a sample each, shorter ones one together
+            for each so much time; the core makes it longer while there are more than 1,000 samples a second and CPU.
+        off_cpu_exact: of ``off-cpu``: a sample for each absence, whatever that costs.
+        off_cpu_min_us: of ``off-cpu``: leave out shorter absences.
+        off_cpu_max_us: of ``off-cpu``: leave out longer ones; None leaves out none.
         software_only: use cpu-clock even where there is a cycle counter.
         inherit: follow children of ``pids``.
         comm: only threads that are called so (the kernel keeps 15 bytes).
@@ -61,6 +68,10 @@ class RecordOptions:
     events: tuple[str, ...] = ("cpu",)
     frequency_hz: int | None = None
     period: int | None = None
+    off_cpu_period_ns: int = OFF_CPU_PERIOD_NS
+    off_cpu_exact: bool = False
+    off_cpu_min_us: int = 0
+    off_cpu_max_us: int | None = None
     software_only: bool = False
     inherit: bool = True
     comm: str = ""
@@ -85,6 +96,7 @@ class RecordOptions:
     def __post_init__(self) -> None:
         self._check_targets()
         self._check_rate()
+        self._check_off_cpu()
         self._check_ring()
 
     def native(self) -> dict[str, Any]:
@@ -109,6 +121,9 @@ class RecordOptions:
             "asyncio": self.asyncio,
             "include_self": self.include_self,
             "aggregate": self.aggregate,
+            "off_cpu_min_us": self.off_cpu_min_us,
+            "off_cpu_max_us": MAX_OFF_CPU_US if self.off_cpu_max_us is None else self.off_cpu_max_us,
+            "off_cpu_exact": self.off_cpu_exact,
             "ring_bytes": self.ring_bytes,
             "raw_addresses": self.raw_addresses,
             "drain_interval_ms": self.drain_interval_ms,
@@ -148,6 +163,8 @@ class RecordOptions:
         return list({source.name: source for source in map(find_event, self.events)}.values())
 
     def _native_event(self, source: EventSource) -> dict[str, Any]:
+        if source.type == OFF_CPU:
+            return source.native("period", self.off_cpu_period_ns)
         if self.period is not None:
             return source.native("period", self.period)
         if source.type == TRACEPOINT and self.frequency_hz is None:
@@ -186,6 +203,18 @@ class RecordOptions:
             raise UsageError(f"a frequency of {self.frequency_hz} Hz records nothing", "use 1 or more, for example 99")
         if self.period is not None and not 1 <= self.period <= MAX_PERIOD:
             raise UsageError(f"a period of {self.period} is out of range", f"use 1 to {MAX_PERIOD}")
+
+    def _check_off_cpu(self) -> None:
+        if not 1 <= self.off_cpu_period_ns <= MAX_PERIOD:
+            raise UsageError(
+                f"a period of {self.off_cpu_period_ns} ns off the CPU is out of range", "use 1000000, a millisecond"
+            )
+        longest = MAX_OFF_CPU_US if self.off_cpu_max_us is None else self.off_cpu_max_us
+        if not 0 <= self.off_cpu_min_us <= longest <= MAX_OFF_CPU_US:
+            raise UsageError(
+                f"no absence is {self.off_cpu_min_us} µs long or longer, and {longest} µs long or shorter",
+                "give --min-us less than --max-us, and neither below 0",
+            )
 
     def _check_ring(self) -> None:
         size = self.ring_bytes

@@ -10,6 +10,7 @@ use libbpf_rs::{Object, OpenObject};
 
 use crate::abi;
 use crate::deputy::Deputy;
+use crate::drain::Layout;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::programs::{self, bpf_error};
@@ -88,7 +89,7 @@ pub struct ThreadIterator {
 impl ThreadIterator {
     /// Loads it; it walks by the tables that the recording's programs have.
     pub fn load(options: &Options, tables: &unwind::Maps) -> Result<Self> {
-        let config = programs::configure(options, &[], 0, 0, false);
+        let config = programs::configure(options, &[], &Layout::default(), 0, false);
         let mut object = programs::open(DUMP, &config)?;
         share(&mut object, tables).map_err(|error| bpf_error("a map cannot be shared", &error))?;
         let object = object

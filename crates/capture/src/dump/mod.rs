@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::informer;
 use crate::intake::Intake;
 use crate::metadata::{Beginning, Ending};
-use crate::options::{EventSpec, Options, Sampling};
+use crate::options::{EventKind, EventSpec, Options, Sampling};
 use crate::perf_event::{PERF_TYPE_SOFTWARE, Trigger};
 use crate::programs::{Programs, possible_cpus};
 use crate::raw_sample::RawSample;
@@ -54,7 +54,7 @@ pub fn dump(mut options: Options) -> Result<Finished> {
 
 /// Whether the kernel can tell what threads do: tried out on this process.
 pub fn try_out(options: &Options) -> Result<()> {
-    let layout = Layout::new(RING_BYTES, possible_cpus()?, &cpus::online());
+    let layout = Layout::new(RING_BYTES, possible_cpus()?, &cpus::online(), 1);
     let mut programs = Programs::load(options, Vec::new(), &layout)?;
     let mut iterator = ThreadIterator::load(options, &programs.unwind_maps())?;
     iterator.read(Scope::Process(std::process::id())).map(drop)
@@ -84,7 +84,7 @@ impl Dump {
     fn prepare(options: Options) -> Result<Self> {
         let online = cpus::online();
         let trigger = Trigger::settle(&options.events[0], &options, online[0]);
-        let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online);
+        let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online, 1);
         let mut programs = Programs::load(&options, vec![trigger], &layout)?;
         let rings = Rings::new(programs.rings(), layout, &online)?;
         let iterator = ThreadIterator::load(&options, &programs.unwind_maps())?;
@@ -234,7 +234,7 @@ fn event(name: &str, unit: &str, sampling: Sampling) -> EventSpec {
     EventSpec {
         name: name.into(),
         unit: unit.into(),
-        kind: Some(PERF_TYPE_SOFTWARE),
+        kind: EventKind::Perf(PERF_TYPE_SOFTWARE),
         config: [0; 3], // the CPU clock
         sampling,
         tracepoint: None,
@@ -252,5 +252,6 @@ fn without_stack(header: abi::SampleHeader) -> RawSample<'static> {
         python: None,
         count: 1,
         address: None,
+        off_cpu: None,
     }
 }

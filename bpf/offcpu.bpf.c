@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+/*
+ * Time off the CPU. A thread that comes back to a CPU still has the stack with which it left, and then it is known how
+ * long it was away: by the scheduler's own figures, without a look at the clock.
+ *
+ * An absence of at least settings.off_cpu_period_ns is a sample that stands for itself. Shorter ones add up to a clock of
+ * the thread's; the one in which that reaches its next mark is a sample that stands for the time since the last mark.
+ * Marks are a period apart on average, at random, so that no rhythm of the program's falls in with them. The samples of
+ * a thread so stand for all of its time off the CPU, up to one mark.
+ */
+#include "maps.h"
+#include "filter.h"
+#include "presence.h"
+#include "walk.h"
+#include "emit.h"
+#include <bpf/bpf_tracing.h>
+
+static __always_inline u64 off_cpu_period(void)
+{
+	u32 zero = 0;
+	struct settings *current_settings = bpf_map_lookup_elem(&settings, &zero);
+
+	return current_settings ? current_settings->off_cpu_period_ns : 0;
+}
+
+/* Half a period to one and a half. */
+static __always_inline void set_next_mark(struct presence *presence, u64 period_ns)
+{
+	u64 random = bpf_get_prandom_u32();
+
+	presence->marked_ns = period_ns / 2 + (random * period_ns >> 32);
+	presence->until_mark_ns = presence->marked_ns;
+}
+
+/* How it was away since it was last seen; its figures are renewed. The two clocks may differ by a little: never below 0. */
+static __always_inline void measure(struct presence *presence, struct task_struct *task, struct off_cpu *away)
+{
+	u64 passed_ns = task->sched_info.last_arrival - presence->arrived_ns;
+	u64 executed_ns = task->se.sum_exec_runtime - presence->executed_ns;
+
+	away->duration_ns = passed_ns > executed_ns && (s64)passed_ns > 0 ? passed_ns - executed_ns : 0;
+	away->queued_ns = task->sched_info.run_delay - presence->queued_ns;
+	if (away->queued_ns > away->duration_ns)
+		away->queued_ns = away->duration_ns;
+	away->flags = task->nivcsw != presence->preemptions ? OFF_CPU_PREEMPTED : 0;
+	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+		away->flags |= OFF_CPU_DISK;
+	away->reserved = 0;
+	note_presence(presence, task, task->sched_info.last_arrival);
+}
+
+/* More marks than two do not fit into an absence that is shorter than a period. */
+#define MOST_MARKS 3
+
+/* What a sample of this absence stands for; 0: it takes none. */
+static __always_inline u64 weigh(struct presence *presence, u64 duration_ns)
+{
+	u64 period_ns = off_cpu_period();
+	u64 weight_ns = 0;
+
+	if (duration_ns >= period_ns)
+		return duration_ns;
+	for (u32 i = 0; i < MOST_MARKS && duration_ns >= presence->until_mark_ns; i++) {
+		duration_ns -= presence->until_mark_ns;
+		weight_ns += presence->marked_ns;
+		set_next_mark(presence, period_ns);
+	}
+	presence->until_mark_ns -= duration_ns;
+	return weight_ns;
+}
+
+static __always_inline void write_details(struct sample *sample, u32 words, const struct off_cpu *away)
+{
+	struct off_cpu *details = (struct off_cpu *)&sample->words[words % MAX_SAMPLE_WORDS];
+
+	*details = *away;
+}
+
+static __always_inline void take_off_cpu_sample(void *context, struct task_struct *task, const struct off_cpu *away,
+						u64 weight_ns, struct counters *counters)
+{
+	u64 now_ns = bpf_ktime_get_boot_ns();
+	struct ring *ring = this_cpu_ring(HOOK_ARRIVAL);
+	struct sample *sample = ring ? next_sample(ring) : 0;
+	u32 words;
+
+	if (!sample) {
+		counters->lost_ring_full++;
+		return;
+	}
+	describe(sample, task, now_ns);
+	sample->header.kind = RECORD_OFF_CPU;
+	sample->header.period = weight_ns;
+	sample->header.event = config.off_cpu_event;
+	if (!sample->header.tgid) {
+		counters->lost_no_process++;
+		return;
+	}
+	walk(context, task, sample, true, HOOK_ARRIVAL);
+	count_walk(sample, counters);
+	words = stack_words(sample);
+	write_details(sample, words, away);
+	commit(ring, words + sizeof(*away) / sizeof(u64));
+	counters->emitted++;
+	counters->arrival_samples++;
+	count_time(now_ns, counters);
+}
+
+static __always_inline void handle_arrival(void *context, struct task_struct *task, struct presence *presence,
+					   struct counters *counters)
+{
+	struct off_cpu away;
+	u64 weight_ns;
+
+	measure(presence, task, &away);
+	if (away.duration_ns < config.off_cpu_min_ns || away.duration_ns > config.off_cpu_max_ns) {
+		counters->filtered++;
+		return;
+	}
+	weight_ns = weigh(presence, away.duration_ns);
+	if (weight_ns)
+		take_off_cpu_sample(context, task, &away, weight_ns, counters);
+	else
+		counters->saved++;
+}
+
+/* It is not counted now; should it be later, then not from here on. */
+static __always_inline void leave_out(struct task_struct *task)
+{
+	struct presence *presence;
+
+	if (!config.filter_comm && !config.filter_cgroup)
+		return;
+	presence = bpf_task_storage_get(&presences, task, 0, 0);
+	if (presence)
+		presence->arrived_ns = 0;
+}
+
+static __always_inline void begin_presence_at(struct presence *presence, struct task_struct *task, u64 arrived_ns)
+{
+	set_next_mark(presence, off_cpu_period());
+	note_presence(presence, task, arrived_ns);
+}
+
+static __always_inline void arrive_at_cpu(void *context, struct counters *counters)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct presence *presence = 0;
+
+	if (!task->pid) {
+		counters->idle++;
+		return;
+	}
+	if (task->flags & PF_KTHREAD)
+		;
+	else if (is_wanted(task))
+		presence = presence_of(task);
+	else
+		leave_out(task);
+	if (presence && presence->arrived_ns) {
+		handle_arrival(context, task, presence, counters);
+		return;
+	}
+	if (presence)
+		begin_presence_at(presence, task, task->sched_info.last_arrival);
+	counters->filtered++;
+}
+
+/* One pass in so many is timed. */
+#define TIMED_PASSES_EVERY 1024
+
+/*
+ * Behind the switch, with the run queue's lock given back: the earliest place where the arriving thread's memory can be
+ * read.
+ */
+SEC("tp_btf/sched_exit_tp")
+int BPF_PROG(arrive, bool is_switch)
+{
+	struct counters *counters = this_cpu_counters(HOOK_ARRIVAL);
+	u64 samples, since_ns;
+
+	if (!counters || !is_switch)
+		return 0;
+	samples = counters->samples;
+	counters->entries++;
+	since_ns = ++counters->arrivals % TIMED_PASSES_EVERY ? 0 : bpf_ktime_get_boot_ns();
+	arrive_at_cpu(ctx, counters);
+	if (since_ns && counters->samples == samples) {
+		counters->timed_passes++;
+		counters->timed_passes_ns += bpf_ktime_get_boot_ns() - since_ns;
+	}
+	return 0;
+}
+
+/* A thread begins by waiting for a CPU: its first arrival is not told (it leaves the scheduler by another way). */
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(begin_presence, struct task_struct *task)
+{
+	struct presence *presence = task->flags & PF_KTHREAD ? 0 : presence_of(task);
+
+	if (presence)
+		begin_presence_at(presence, task, task->sched_info.last_queued);
+	return 0;
+}
+
+/* Threads that are there already: as if they had arrived when the thread that reads this did. */
+SEC("iter/task")
+int begin_presences(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct presence *presence = task && !(task->flags & PF_KTHREAD) ? presence_of(task) : 0;
+
+	if (presence && !presence->arrived_ns)
+		begin_presence_at(presence, task, bpf_get_current_task_btf()->sched_info.last_arrival);
+	return 0;
+}

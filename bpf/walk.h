@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* The walk of the current thread's stack, counted and timed. */
+#ifndef STACKHOUND_WALK_H
+#define STACKHOUND_WALK_H
+
+#include "sample.h"
+#include "stack/kernel.h"
+#include "stack/user.h"
+
+static __always_inline void walk(void *context, struct task_struct *task, struct sample *sample, bool in_kernel,
+				 u32 hook)
+{
+	u32 task_flags = READ(task, flags);
+
+	if (task_flags & PF_VCPU)
+		sample->header.flags |= GUEST;
+	if (in_kernel) {
+		sample->header.flags |= IN_KERNEL;
+		if (!config.user_only)
+			walk_kernel(context, sample);
+	}
+	if (task_flags & PF_KTHREAD)
+		sample->header.flags |= KERNEL_THREAD;
+	else if (!READ(task, mm))
+		set_user_end(sample, END_EXITED);
+	else if (!config.kernel_only)
+		walk_user(context, task, sample, hook);
+}
+
+static __always_inline void count_walk(const struct sample *sample, struct counters *counters)
+{
+	if (sample->header.flags & USER_TRUNCATED)
+		counters->user_truncated++;
+	if (sample->header.flags & KERNEL_TRUNCATED)
+		counters->kernel_truncated++;
+	if (sample->header.flags & USER_UNREADABLE)
+		counters->user_unreadable++;
+	if (!(sample->header.flags & KERNEL_THREAD) && !config.kernel_only)
+		counters->user_ends[(sample->header.flags >> USER_END_SHIFT) % USER_ENDS]++;
+}
+
+/* A look at the clock takes as long as ten frames: one sample in so many is timed. */
+#define TIMED_EVERY 16
+
+static __always_inline void count_time(u64 since_ns, struct counters *counters)
+{
+	counters->samples++;
+	if (counters->samples % TIMED_EVERY)
+		return;
+	counters->timed_samples++;
+	counters->timed_ns += bpf_ktime_get_boot_ns() - since_ns;
+}
+
+#endif

@@ -1,0 +1,160 @@
+"""Time off the CPU: how long threads were away, where, for what, and what of it is left out when asked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from stackhound.errors import UsageError
+from stackhound.recording import RecordOptions
+from support_profiles import assert_accounted_for, samples_of
+from support_recordings import record_whole, run_stackhound
+from support_workloads import Program, build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stackhound import Profile
+
+pytestmark = pytest.mark.ebpf
+
+ROUNDS: Final = 10
+#: By thread, which is named like the function that it waits in: what it waits for.
+REASONS: Final = {
+    "nap_often": "sleep",
+    "nap_once": "sleep",
+    "wait_for_poll": "poll",
+    "wait_for_futex": "futex",
+    "wait_for_pipe": "pipe",
+}
+#: Of a thread's time: the marks between which it may end, and what it says before and after its own clocks.
+UNSURE_NS: Final = 5_000_000
+
+
+class Absence(NamedTuple):
+    comm: str
+    names: tuple[str, ...]
+    value: int
+    duration_ns: int
+    count: int
+    state: str
+    reason: str
+    queued_ns: int
+
+
+def record_absences(*sites: str, **options: Any) -> tuple[Profile, dict[str, int]]:
+    """The workload, and the nanoseconds that each of its threads was away."""
+    options.setdefault("events", ("off-cpu",))
+    with Program(build("absences.c", "-pthread"), str(ROUNDS), *sites) as program:
+        profile = record_whole(program, **options)
+        truth = program.truth()
+    assert_accounted_for(profile)
+    return profile, truth
+
+
+def absences_of(profile: Profile) -> list[Absence]:
+    samples = dict(zip(profile.numbers("samples", "id").tolist(), samples_of(profile), strict=True))
+    duration_ns = dict(zip(samples, profile.numbers("samples", "duration_ns").tolist(), strict=True))
+    rows = zip(
+        profile.numbers("off_cpu", "sample").tolist(),
+        profile.texts("off_cpu", "state"),
+        profile.texts("off_cpu", "reason"),
+        profile.numbers("off_cpu", "queued_ns").tolist(),
+        strict=True,
+    )
+    return [
+        Absence(one.comm, one.names, one.value, duration_ns[sample], one.count, state, reason, queued_ns)
+        for sample, state, reason, queued_ns in rows
+        for one in (samples[sample],)
+    ]
+
+
+def by_thread(absences: list[Absence]) -> Counter[str]:
+    time_ns: Counter[str] = Counter()
+    for one in absences:
+        time_ns[one.comm] += one.value
+    return time_ns
+
+
+def test_the_time_that_threads_were_away_is_found_where_they_were() -> None:
+    profile, truth = record_absences(*REASONS)
+    absences = absences_of(profile)
+    found = by_thread(absences)
+    for name in REASONS:
+        assert found[name] == pytest.approx(truth[name], rel=0.02, abs=UNSURE_NS)
+        there = sum(one.value for one in absences if one.comm == name and name in one.names)
+        assert there > 0.8 * found[name]  # the rest: preempted elsewhere, or on the way
+
+
+def test_each_absence_says_what_the_thread_waited_for() -> None:
+    absences = absences_of(record_absences(*REASONS)[0])
+    for name, reason in REASONS.items():
+        waiting = [one for one in absences if one.names[-1:] and name in one.names and one.state == "waiting"]
+        assert waiting
+        assert {one.reason for one in waiting} == {reason}
+
+
+def test_a_stack_ends_in_the_scheduler_and_not_in_what_looked_at_it() -> None:
+    profile, _ = record_absences("nap_once")
+    # A new thread comes from elsewhere to its first CPU.
+    assert {one.names[-1] for one in absences_of(profile) if one.reason != "start"} == {"__schedule"}
+
+
+def test_threads_that_take_turns_are_preempted_and_ready_all_the_time() -> None:
+    profile, _ = record_absences("take_turns")
+    turns = [one for one in absences_of(profile) if "take_turns" in one.names]
+    assert turns
+    assert {one.state for one in turns} == {"preempted"}
+    ready_ns = sum(one.queued_ns for one in turns)
+    assert ready_ns > 0.95 * sum(one.duration_ns for one in turns)
+
+
+def test_each_short_absence_is_a_sample_when_all_are_asked_for() -> None:
+    profile, truth = record_absences("nap_often", off_cpu_exact=True)
+    absences = [one for one in absences_of(profile) if one.comm == "nap_often"]
+    assert truth["absences"] - 2 <= len(absences) <= truth["absences"]  # the last ones are after its look
+    assert all(one.value == one.duration_ns and one.count == 1 for one in absences)
+    assert sum(one.value for one in absences) == pytest.approx(truth["nap_often"], rel=0.001, abs=UNSURE_NS / 10)
+
+
+def test_short_absences_share_samples_that_stand_for_all_of_them() -> None:
+    profile, truth = record_absences("nap_often")
+    absences = [one for one in absences_of(profile) if one.comm == "nap_often"]
+    assert len(absences) < truth["absences"] / 2
+    assert sum(one.count for one in absences) == pytest.approx(truth["absences"], rel=0.25)
+    assert sum(one.value for one in absences) == pytest.approx(truth["nap_often"], rel=0.01, abs=UNSURE_NS)
+
+
+def test_shorter_and_longer_absences_are_left_out_when_asked() -> None:
+    profile, _ = record_absences("nap_often", "nap_once", off_cpu_min_us=10_000)
+    assert not [one for one in absences_of(profile) if "nap_often" in one.names and one.duration_ns < 10_000_000]
+    assert [one for one in absences_of(profile) if "nap_once" in one.names]
+    profile, _ = record_absences("nap_often", "nap_once", off_cpu_max_us=10_000)
+    assert all(one.duration_ns <= 10_000_000 for one in absences_of(profile))
+
+
+def test_time_on_and_off_the_cpu_add_up() -> None:
+    profile, truth = record_absences("nap_often", events=("cpu", "off-cpu"), frequency_hz=999)
+    events = profile.column("events", "name")
+    assert events == ["cpu", "off-cpu"]
+    away_ns = sum(one.value for one in samples_of(profile) if one.event == "off-cpu" and one.comm == "nap_often")
+    assert away_ns == pytest.approx(truth["nap_often"], rel=0.02, abs=UNSURE_NS)
+    assert any(one.event == "cpu" for one in samples_of(profile))
+
+
+def test_a_command_that_sleeps_is_recorded_from_its_first_instruction(tmp_path: Path) -> None:
+    out = tmp_path / "sleep.folded"
+    done = run_stackhound("record", "-e", "off-cpu", "-o", out, "--", "sleep", "0.3")
+    assert done.returncode == 0, done.stderr
+    slept = [line for line in out.read_text().splitlines() if "nanosleep" in line]
+    assert sum(int(line.rpartition(" ")[2]) for line in slept) == pytest.approx(300_000_000, rel=0.3)
+    assert re.search(rb"\d+ samples?", done.stderr)
+
+
+def test_absences_that_cannot_be_are_refused() -> None:
+    for options in ({"off_cpu_min_us": 20, "off_cpu_max_us": 10}, {"off_cpu_min_us": -1}, {"off_cpu_period_ns": 0}):
+        with pytest.raises(UsageError):
+            RecordOptions(**options)
