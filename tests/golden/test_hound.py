@@ -106,7 +106,7 @@ def test_tables_columns_files_and_metadata_of_a_later_version_survive_being_save
     threads = profile.table("threads").append_column("nice", Array([-5, None], DataType.int32()))
     later = Table.from_pydict({"sample": np.array([1], np.uint64), "state": Array(["D"], DataType.utf8())})
     extended = Profile(
-        {**profile.tables, "threads": threads, "off_cpu": later},
+        {**profile.tables, "threads": threads, "of_later": later},
         profile.metadata,
         {"notes.txt": b"hello", "sources/a.c": b"int a;", "sources/b.parquet": b"not one of ours"},
     )

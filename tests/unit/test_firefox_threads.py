@@ -10,8 +10,10 @@ from fixtures.firefox import Document
 from fixtures.profiles import CPU, FAULTS, build_profile
 from stackhound.profile import Event
 from stackhound.profile.columns import with_columns
+from stackhound.profile.schema import OPTIONAL_TABLES
 
 MS = 1_000_000
+TYPES = {"utf8": DataType.utf8(), "uint32": DataType.uint32(), "uint64": DataType.uint64()}
 HZ = 100
 CPU_100 = Event(0, "cpu", "nanoseconds", "cpu-clock", "frequency", HZ)
 OFF_CPU = Event(1, "off-cpu", "nanoseconds", "sched_exit_tp", "period", 1 * MS)
@@ -35,8 +37,9 @@ def build(rows, events=(CPU_100,), durations_ms=None):
 
 def side(profile, name, **columns):
     """The profile with a side table; a column is a list of numbers or of texts."""
+    known = OPTIONAL_TABLES.get(name, {})
     arrays = {
-        key: Array(values, DataType.utf8() if isinstance(values[0], str) else DataType.uint64())
+        key: Array(values, TYPES[known.get(key, "utf8" if isinstance(values[0], str) else "uint64")])
         for key, values in columns.items()
     }
     return profile.derive({name: Table.from_pydict(arrays)})
@@ -128,8 +131,8 @@ def test_sleeps_say_why_and_who_ended_them():
     profile = build(rows, (CPU_100, OFF_CPU), durations_ms=(0, 50, 0))
     waker_stack = profile.numbers("samples", "stack").tolist()[2]
     waker = profile.texts("threads", "comm").index("waker")
-    said = {"state": ["sleeping"], "reason": ["futex"], "waker_thread": [waker], "waker_stack": [waker_stack]}
-    profile = side(profile, "off_cpu", sample=[1], **said)
+    said = {"state": ["waiting"], "reason": ["futex"], "waker_thread": [waker], "waker_stack": [waker_stack]}
+    profile = side(profile, "off_cpu", sample=[1], queued_ns=[0], **said)
     assert Document(profile).markers("app") == [
         (
             "off-cpu",
@@ -140,7 +143,7 @@ def test_sleeps_say_why_and_who_ended_them():
                 "type": "off-cpu",
                 "cause": ["work", "futex_wait"],
                 "value": 50 * MS,
-                "state": "sleeping",
+                "state": "waiting",
                 "reason": "futex",
                 "waker_thread": "waker (8)",
                 "waker_stack": "notify ← main",
@@ -191,7 +194,16 @@ def test_side_tables_that_are_not_what_they_should_be_do_no_harm(said):
 def test_row_numbers_of_nothing_are_left_out():
     rows = [("app", 7, 20, ["work"], 10), ("app", 7, 75, ["work"], 50, "off-cpu")]
     profile = build(rows, (CPU_100, OFF_CPU), durations_ms=(0, 50))
-    profile = side(profile, "off_cpu", sample=[1], reason=["futex"], waker_thread=[2**40], waker_stack=[2**40])
+    profile = side(
+        profile,
+        "off_cpu",
+        sample=[1],
+        state=["waiting"],
+        reason=["futex"],
+        queued_ns=[0],
+        waker_thread=[2**40],
+        waker_stack=[2**40],
+    )
     ((*_, data),) = Document(profile).markers("app")
     assert (data["reason"], "waker_thread" in data, "waker_stack" in data) == ("futex", False, False)
 

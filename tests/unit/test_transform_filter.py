@@ -96,10 +96,10 @@ def test_losses_are_kept():
 def test_side_tables_lose_the_rows_of_dropped_samples_even_those_of_later_versions():
     addresses = make_table("addresses", [{"sample": one, "addresses": [one, 1]} for one in range(4)])
     later = Table.from_pydict({"sample": np.arange(4, dtype=np.uint64), "state": np.arange(4)})
-    whole = profile().derive({"addresses": addresses, "off_cpu": later})
+    whole = profile().derive({"addresses": addresses, "of_later": later})
     left = whole.filter(cpus=[1, 2])
     assert left.table("addresses")["addresses"].to_pylist() == [[1, 1], [2, 1], [3, 1]]
-    assert left.column("off_cpu", "state").tolist() == [1, 2, 3]
+    assert left.column("of_later", "state").tolist() == [1, 2, 3]
     require_consistent(left.tables)
 
 

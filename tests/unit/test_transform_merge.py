@@ -134,10 +134,10 @@ def test_side_tables_follow_their_samples():
 
 def test_what_this_version_does_not_know_is_left_out_with_a_note():
     later = Table.from_pydict({"sample": np.arange(2, dtype=np.uint64)})
-    profile = build_profile(ROWS).derive({"off_cpu": later})
+    profile = build_profile(ROWS).derive({"of_later": later})
     merged = merge([Profile(profile.tables, {}, {"notes.txt": b"x"}), profile])
-    assert "off_cpu" not in merged.tables
-    assert merged.metadata["notes"] == ["left out of the merge: notes.txt", "left out of the merge: off_cpu"]
+    assert "of_later" not in merged.tables
+    assert merged.metadata["notes"] == ["left out of the merge: notes.txt", "left out of the merge: of_later"]
 
 
 def test_a_column_that_only_one_profile_has_is_null_in_the_rows_of_the_other():

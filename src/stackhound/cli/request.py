@@ -70,9 +70,7 @@ _OFF_CPU: Final = (
     click.option(
         "--min-us", "off_cpu_min_us", type=int, default=0, metavar="N", help="Of off-cpu: leave out shorter absences."
     ),
-    click.option(
-        "--max-us", "off_cpu_max_us", type=int, metavar="N", help="Of off-cpu: leave out longer absences."
-    ),
+    click.option("--max-us", "off_cpu_max_us", type=int, metavar="N", help="Of off-cpu: leave out longer absences."),
     flag("--off-cpu-exact", help="Of off-cpu: record each absence, whatever that costs."),
 )
 

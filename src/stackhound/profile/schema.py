@@ -155,10 +155,13 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
         "start_boottime_ns": "uint64",  # of the process, as in ``processes``; nothing where pid is 0
         "count": "uint64",
     },
-    # How a thread was off the CPU. ``state``: ``preempted``, ``disk`` or ``waiting``; ``reason``: what it waited for, told
-    # by the kernel's functions (``futex``, ``poll``, ``sleep``, …, ``other``); ``queued_ns``: how much of the time it
-    # was ready, but had no CPU.
-    "off_cpu": {"sample": "uint64", "state": "utf8", "reason": "utf8", "queued_ns": "uint64"},
+    # How a thread was off the CPU.
+    "off_cpu": {
+        "sample": "uint64",
+        "state": "utf8",  # ``preempted``, ``disk`` or ``waiting``
+        "reason": "utf8",  # what it waited for, told by the kernel's functions: ``futex``, ``poll``, …, ``other``
+        "queued_ns": "uint64",  # of the time away: ready, but without a CPU
+    },
 }
 
 #: Those that say more about samples.
