@@ -109,7 +109,8 @@ def test_threads_that_take_turns_are_preempted_and_ready_all_the_time() -> None:
     assert turns
     assert {one.state for one in turns} == {"preempted"}
     ready_ns = sum(one.queued_ns for one in turns)
-    assert ready_ns > 0.95 * sum(one.duration_ns for one in turns)
+    # The rest: interrupts, and what the host took; the scheduler counts neither as running.
+    assert ready_ns > 0.85 * sum(one.duration_ns for one in turns)
 
 
 def test_each_short_absence_is_a_sample_when_all_are_asked_for() -> None:
