@@ -30,6 +30,7 @@ NAMES = (
     "start",
     "flood",
     "faults",
+    "off_cpu",
     "shares",
     "tree",
     "firefox",

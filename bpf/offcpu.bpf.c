@@ -15,74 +15,12 @@
 #include "emit.h"
 #include <bpf/bpf_tracing.h>
 
-static __always_inline u64 off_cpu_period(void)
-{
-	u32 zero = 0;
-	struct settings *current_settings = bpf_map_lookup_elem(&settings, &zero);
-
-	return current_settings ? current_settings->off_cpu_period_ns : 0;
-}
-
-/* Half a period to one and a half. */
-static __always_inline void set_next_mark(struct presence *presence, u64 period_ns)
-{
-	u64 random = bpf_get_prandom_u32();
-
-	presence->marked_ns = period_ns / 2 + (random * period_ns >> 32);
-	presence->until_mark_ns = presence->marked_ns;
-}
-
-/* How it was away since it was last seen; its figures are renewed. The two clocks may differ by a little: never below 0. */
-static __always_inline void measure(struct presence *presence, struct task_struct *task, struct off_cpu *away)
-{
-	u64 passed_ns = task->sched_info.last_arrival - presence->arrived_ns;
-	u64 executed_ns = task->se.sum_exec_runtime - presence->executed_ns;
-
-	away->duration_ns = passed_ns > executed_ns && (s64)passed_ns > 0 ? passed_ns - executed_ns : 0;
-	away->queued_ns = task->sched_info.run_delay - presence->queued_ns;
-	if (away->queued_ns > away->duration_ns)
-		away->queued_ns = away->duration_ns;
-	away->flags = task->nivcsw != presence->preemptions ? OFF_CPU_PREEMPTED : 0;
-	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
-		away->flags |= OFF_CPU_DISK;
-	away->reserved = 0;
-	note_presence(presence, task, task->sched_info.last_arrival);
-}
-
-/* More marks than two do not fit into an absence that is shorter than a period. */
-#define MOST_MARKS 3
-
-/* What a sample of this absence stands for; 0: it takes none. */
-static __always_inline u64 weigh(struct presence *presence, u64 duration_ns)
-{
-	u64 period_ns = off_cpu_period();
-	u64 weight_ns = 0;
-
-	if (duration_ns >= period_ns)
-		return duration_ns;
-	for (u32 i = 0; i < MOST_MARKS && duration_ns >= presence->until_mark_ns; i++) {
-		duration_ns -= presence->until_mark_ns;
-		weight_ns += presence->marked_ns;
-		set_next_mark(presence, period_ns);
-	}
-	presence->until_mark_ns -= duration_ns;
-	return weight_ns;
-}
-
-static __always_inline void write_details(struct sample *sample, u32 words, const struct off_cpu *away)
-{
-	struct off_cpu *details = (struct off_cpu *)&sample->words[words % MAX_SAMPLE_WORDS];
-
-	*details = *away;
-}
-
 static __always_inline void take_off_cpu_sample(void *context, struct task_struct *task, const struct off_cpu *away,
 						u64 weight_ns, struct counters *counters)
 {
 	u64 now_ns = bpf_ktime_get_boot_ns();
 	struct ring *ring = this_cpu_ring(HOOK_ARRIVAL);
 	struct sample *sample = ring ? next_sample(ring) : 0;
-	u32 words;
 
 	if (!sample) {
 		counters->lost_ring_full++;
@@ -98,9 +36,7 @@ static __always_inline void take_off_cpu_sample(void *context, struct task_struc
 	}
 	walk(context, task, sample, true, HOOK_ARRIVAL);
 	count_walk(sample, counters);
-	words = stack_words(sample);
-	write_details(sample, words, away);
-	commit(ring, words + sizeof(*away) / sizeof(u64));
+	commit(ring, add_off_cpu(sample, stack_words(sample), away));
 	counters->emitted++;
 	counters->arrival_samples++;
 	count_time(now_ns, counters);
@@ -112,8 +48,9 @@ static __always_inline void handle_arrival(void *context, struct task_struct *ta
 	struct off_cpu away;
 	u64 weight_ns;
 
-	measure(presence, task, &away);
-	if (away.duration_ns < config.off_cpu_min_ns || away.duration_ns > config.off_cpu_max_ns) {
+	measure(presence, task, task->sched_info.last_arrival, &away);
+	note_presence(presence, task, task->sched_info.last_arrival);
+	if (!is_asked_for(&away)) {
 		counters->filtered++;
 		return;
 	}

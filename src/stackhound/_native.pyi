@@ -16,6 +16,7 @@ __all__ = [
     "list_events",
     "probe",
     "probe_event",
+    "probe_off_cpu",
     "read_parquet",
     "stack_hashes",
     "stack_paths",
@@ -123,6 +124,9 @@ def inspect_process(pid: int) -> dict[str, Any]:
         build_id (hex), sections (names of the telling ones: ``.eh_frame``, ``.symtab``, ...), debug_link, reason
         (why its file cannot be read, or empty); perf_map_names and jitdump_codes: counts, None without such a file.
     """
+
+def probe_off_cpu() -> str:
+    """Why time off the CPU cannot be recorded here; empty when it can."""
 
 def probe_event(type: int, config: int) -> str:
     """Why perf_event_open(2) refuses this event here; empty when it does not."""

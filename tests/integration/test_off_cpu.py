@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,7 +14,7 @@ import pytest
 from stackhound.errors import UsageError
 from stackhound.recording import RecordOptions
 from support_profiles import assert_accounted_for, samples_of
-from support_recordings import record_whole, run_stackhound
+from support_recordings import record_whole, recorder, run_stackhound
 from support_workloads import Program, build
 
 if TYPE_CHECKING:
@@ -97,6 +100,16 @@ def test_each_absence_says_what_the_thread_waited_for() -> None:
         assert {one.reason for one in waiting} == {reason}
 
 
+def test_the_report_sums_time_by_what_was_waited_for(tmp_path: Path) -> None:
+    profile, truth = record_absences("wait_for_poll", "wait_for_futex")
+    profile.save(tmp_path / "a.hound")
+    done = run_stackhound("report", tmp_path / "a.hound", "--sort", "thread,reason", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {(row["thread"].partition(" ")[0], row["reason"]): row["self"] for row in json.loads(done.stdout)["rows"]}
+    assert rows["wait_for_poll", "poll"] == pytest.approx(truth["wait_for_poll"], rel=0.2)
+    assert rows["wait_for_futex", "futex"] == pytest.approx(truth["wait_for_futex"], rel=0.2)
+
+
 def test_a_stack_ends_in_the_scheduler_and_not_in_what_looked_at_it() -> None:
     profile, _ = record_absences("nap_once")
     # A new thread comes from elsewhere to its first CPU.
@@ -144,6 +157,20 @@ def test_time_on_and_off_the_cpu_add_up() -> None:
     away_ns = sum(one.value for one in samples_of(profile) if one.event == "off-cpu" and one.comm == "nap_often")
     assert away_ns == pytest.approx(truth["nap_often"], rel=0.02, abs=UNSURE_NS)
     assert any(one.event == "cpu" for one in samples_of(profile))
+
+
+def test_a_thread_that_sleeps_all_along_is_there() -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        with recorder(pids=(sleeper.pid,), events=("off-cpu",)) as recording:
+            time.sleep(0.3)
+        sleeper.kill()
+    (one,) = absences_of(recording.profile)
+    assert (one.state, one.reason) == ("waiting", "sleep")
+    assert any("libc_start" in name for name in one.names)
+    clock = recording.profile.metadata["clock"]
+    recorded_ns = clock["end_boottime_ns"] - clock["start_boottime_ns"]
+    assert one.duration_ns == one.value == pytest.approx(recorded_ns, rel=0.1, abs=UNSURE_NS)
+    assert_accounted_for(recording.profile)
 
 
 def test_a_command_that_sleeps_is_recorded_from_its_first_instruction(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ pub mod abi {
     include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 }
 
+mod absent;
 pub mod block_devices;
 mod board;
 mod combining;
@@ -21,6 +22,7 @@ mod files;
 mod informer;
 pub mod inspection;
 mod intake;
+mod iterator;
 mod kernel;
 mod kernel_names;
 mod made_code;

@@ -24,6 +24,8 @@ pub struct Beginning {
 
 /// What is known at its end.
 pub struct Ending<'a> {
+    /// Samples of threads that were off the CPU at the end: no program has counted them.
+    pub absent: u64,
     /// Summed over the CPUs.
     pub counters: &'a abi::Counters,
     /// What fired each event.
@@ -99,7 +101,7 @@ impl Beginning {
             },
             "frequency": self.frequency(options, ending),
             "cost": self.cost(ending),
-            "counters": counters(ending.counters),
+            "counters": counters(ending),
             "triggers": ending.triggers,
             "notes": ending.notes,
         })
@@ -167,12 +169,14 @@ fn passes(counters: &abi::Counters) -> u64 {
     counters.arrivals - counters.arrivals.min(counters.arrival_samples)
 }
 
-fn counters(counters: &abi::Counters) -> Value {
+fn counters(ending: &Ending<'_>) -> Value {
+    let counters = ending.counters;
     json!({
         "entries": counters.entries,
         "idle": counters.idle,
         "filtered": counters.filtered,
         "saved": counters.saved,
+        "absent": ending.absent,
         "emitted": counters.emitted,
         "combined": counters.combined,
         "lost_ring_full": counters.lost_ring_full,

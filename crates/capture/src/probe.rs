@@ -6,7 +6,7 @@ use crate::abi;
 use crate::drain::Layout;
 use crate::options::{EventKind, EventSpec, Options, Sampling};
 use crate::perf_event::Trigger;
-use crate::programs::Programs;
+use crate::programs::{Programs, kernel_tells_arrivals};
 use crate::sideband::Sideband;
 
 /// One thing that was tried.
@@ -53,6 +53,11 @@ pub fn probe() -> Vec<Probe> {
             "kernel functions are looked up in /proc/kallsyms, in 0.1 s",
         ),
         map("task storage", MapType::TaskStorage),
+        Probe {
+            name: "sched_exit_tp",
+            state: if kernel_tells_arrivals() { "ok" } else { "degraded" },
+            detail: probe_off_cpu().unwrap_or("there: off-cpu").into(),
+        },
     ]
 }
 
@@ -200,6 +205,12 @@ fn there(name: &'static str, tried: libbpf_rs::Result<bool>) -> Probe {
 
 /// How many events one recording takes.
 pub const MAX_EVENTS: usize = abi::MAX_EVENTS;
+
+/// Why time off the CPU cannot be recorded here; None when it can.
+pub fn probe_off_cpu() -> Option<&'static str> {
+    (!kernel_tells_arrivals())
+        .then_some("nothing tells when threads come back to a CPU: Linux 6.15 does (sched_exit_tp)")
+}
 
 /// Why an event cannot be counted here; None when it can.
 pub fn probe_event(kind: u32, config: u64) -> Option<String> {

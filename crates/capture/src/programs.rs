@@ -66,7 +66,7 @@ impl Programs {
                 "give one -e",
             ));
         }
-        if options.off_cpu_event().is_some() && !kernel_has_type(b"btf_trace_sched_exit_tp") {
+        if options.off_cpu_event().is_some() && !kernel_tells_arrivals() {
             return Err(Error::new(
                 ErrorKind::Event,
                 "this kernel has no event off-cpu: nothing tells when a thread comes back to a CPU (sched_exit_tp)",
@@ -297,6 +297,20 @@ impl Programs {
         }
     }
 
+    /// What other programs need to walk as these do, and what more they ask for, by name.
+    pub fn shared_maps<'n>(&mut self, more: &[&'n str]) -> Vec<(&'n str, MapHandle)> {
+        let tables = [
+            "unwind_segments",
+            "unwind_rules",
+            "unwind_files",
+            "unwind_processes",
+            "unwind_wanted",
+        ];
+        let mut handle = |name| MapHandle::try_from(&self.map(name)).expect("an open map can be duplicated");
+        let names: Vec<&'n str> = tables.into_iter().chain(more.iter().copied()).collect();
+        names.into_iter().map(|name| (name, handle(name))).collect()
+    }
+
     /// The outer map of the combining cache.
     pub fn combining(&mut self) -> MapHandle {
         MapHandle::try_from(&self.map("combining")).expect("an open map can be duplicated")
@@ -447,8 +461,13 @@ fn kernel_has_cookies() -> bool {
         .unwrap_or(false)
 }
 
+/// Whether a tracepoint tells when a thread comes back to a CPU.
+pub fn kernel_tells_arrivals() -> bool {
+    kernel_has_type(b"btf_trace_sched_exit_tp")
+}
+
 /// Whether the kernel describes a type, or a tracepoint (`btf_trace_…`), of this name.
-pub fn kernel_has_type(name: &[u8]) -> bool {
+fn kernel_has_type(name: &[u8]) -> bool {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let name = [b"\0", name, b"\0"].concat();
     memchr::memmem::find(&types, &name).is_some()

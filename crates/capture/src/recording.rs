@@ -7,6 +7,7 @@ use arrow_array::RecordBatch;
 use stackhound_core::symbolize::MissingDebugFile;
 
 use crate::abi;
+use crate::absent::{self, Absent};
 use crate::board::{Board, Status, WaitOutcome};
 use crate::combining::Combining;
 use crate::cost;
@@ -70,6 +71,8 @@ pub struct Recording {
     unwinder: Option<Unwinder>,
     pace: Pace,
     off_cpu: Option<OffCpuPace>,
+    absent: Option<Absent>,
+    absent_samples: u64,
     pending: Vec<ProcessEvent>,
     unscanned: VecDeque<u32>,
     failure: Option<Error>,
@@ -119,6 +122,13 @@ impl Recording {
             .then(|| informer::begin_unwinding(&options, &mut programs, &mut intake, waker.clone()))
             .transpose()?;
         let off_cpu = OffCpuPace::begin(&options, online.len(), &mut programs)?;
+        let absent = match &off_cpu {
+            Some(_) => Absent::load(&options, &intake.triggers, &mut programs)?,
+            None => None,
+        };
+        if off_cpu.is_some() && absent.is_none() {
+            notes.push("threads that were off the CPU all along are missing: --cgroup, --call-graph fp".into());
+        }
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
         if off_cpu.is_some() {
@@ -137,6 +147,8 @@ impl Recording {
             unwinder,
             pace: Pace::default(),
             off_cpu,
+            absent,
+            absent_samples: 0,
             pending: Vec::new(),
             unscanned: unscanned.into(),
             failure: None,
@@ -338,6 +350,8 @@ impl Recording {
         let end_boottime_ns = cost::boottime_ns();
         let unwind_bytes = self.unwinder.as_ref().map_or(0, Unwinder::memory_bytes);
         self.notes.extend(self.unwinder.iter().flat_map(Unwinder::lacks));
+        self.drain();
+        self.look_at_absent()?;
         self.unwinder = None; // its threads would only be in the way
         self.drain();
         self.flush()?;
@@ -354,6 +368,27 @@ impl Recording {
         })
     }
 
+    /// Nothing tells any more when threads come back: those that are away now are looked up.
+    fn look_at_absent(&mut self) -> Result<()> {
+        let Some(mut absent) = self.absent.take() else {
+            return Ok(());
+        };
+        let Some(words) = absent.look()? else {
+            let note = "threads that were off the CPU all along are missing: somebody's memory does not answer";
+            self.notes.push(note.into());
+            return Ok(());
+        };
+        let samples: Vec<_> = absent::parse(&words).collect();
+        self.intake
+            .pythons
+            .learn(samples.iter().copied(), &mut self.intake.profile);
+        for sample in &samples {
+            self.intake.store(sample);
+        }
+        self.absent_samples = samples.len() as u64;
+        Ok(())
+    }
+
     pub fn finish(&mut self, lines: bool) -> Result<Finished> {
         let stopped = match self.stopped.take() {
             Some(stopped) => stopped,
@@ -363,6 +398,7 @@ impl Recording {
         let triggers = self.intake.triggers.iter().map(|trigger| trigger.name.clone());
         let ending = Ending {
             counters: &stopped.counters,
+            absent: self.absent_samples,
             triggers: triggers.collect(),
             end_boottime_ns: stopped.end_boottime_ns,
             idle_ns: stopped.idle_ns,

@@ -159,6 +159,12 @@ pub fn build_id(py: Python<'_>, path: PathBuf) -> String {
         .unwrap_or_default()
 }
 
+/// Why time off the CPU cannot be recorded here; empty when it can.
+#[pyfunction]
+pub fn probe_off_cpu(py: Python<'_>) -> &'static str {
+    py.detach(capture::probe::probe_off_cpu).unwrap_or_default()
+}
+
 /// Why an event cannot be counted here; empty when it can.
 #[pyfunction]
 #[pyo3(signature = (r#type, config))]

@@ -2,6 +2,7 @@
 
 comm, pid, tid, process, thread     of the sample
 stack                               whether the sample's user stack is complete, and if not why
+state, reason                       of time off the CPU: how a thread left it, and what it waited for
 memory                              of page faults: the file that was touched, or the kind of memory
 object, symbol, file, line          of each frame: ``self`` at the leaf, ``total`` anywhere in the stack
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from stackhound.profile.absences import absences_by
 from stackhound.profile.columns import number_keys
 from stackhound.profile.completeness import END_NAMES, ends
 from stackhound.profile.memory import memory_names, touched_memory
@@ -81,6 +83,8 @@ FRAME_KEYS: Final[dict[str, Callable[[Profile, Frames], Sequence[Cell]]]] = {
 #: Keys of a sample itself: the names of what it may be, and which of them each sample is, int64 (n_samples,).
 PROPERTY_KEYS: Final[dict[str, Callable[[Profile, Event], tuple[Sequence[Cell], Numbers]]]] = {
     "stack": lambda profile, event: (END_NAMES, ends(profile.samples_of(event))),
+    "state": lambda profile, event: absences_by(profile, event, "state"),
+    "reason": lambda profile, event: absences_by(profile, event, "reason"),
     "memory": lambda profile, event: (memory_names(profile), touched_memory(profile, event)),
 }
 SAMPLE_KEYS: Final = (*THREAD_KEYS, *PROPERTY_KEYS)

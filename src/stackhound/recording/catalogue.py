@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stackhound import _native
 from stackhound.errors import StackhoundError
-from stackhound.recording.events import CPU_TIME, HARDWARE, NAMED, EventSource
+from stackhound.recording.events import CPU_TIME, HARDWARE, NAMED, OFF_CPU, EventSource
 from stackhound.recording.tracepoints import tracepoints
 
 
@@ -28,8 +28,12 @@ def list_events() -> list[Listed]:
 
 
 def _listed(source: EventSource) -> Listed:
-    # cpu always has a trigger: cpu-clock needs no counter
-    missing = "" if source.type == CPU_TIME else _native.probe_event(source.type, source.config)
+    if source.type == CPU_TIME:
+        missing = ""  # there is always a trigger: cpu-clock needs no counter
+    elif source.type == OFF_CPU:
+        missing = _native.probe_off_cpu()
+    else:
+        missing = _native.probe_event(source.type, source.config)
     return Listed(source.name, source.kind, source.unit, missing)
 
 

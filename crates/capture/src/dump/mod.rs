@@ -1,11 +1,11 @@
 //! What every thread of some processes does now, while they go on.
 //!
-//! A thread that sleeps, is stopped or waits for a CPU has left its registers in the kernel: `iterator` has its stack
+//! A thread that sleeps, is stopped or waits for a CPU has left its registers in the kernel: the iterator has its stack
 //! walked from outside, and a stack counts only if the thread stood still meanwhile. One that is on a CPU is sampled
 //! there, by the events and the program of a recording, or found asleep soon after: for each thread it is what came
 //! first. So no thread is stopped, and each stack was that thread's at the moment that its sample is marked with.
 
-mod iterator;
+mod record;
 mod state;
 
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ use crate::drain::{Layout, Rings};
 use crate::error::{Error, Result};
 use crate::informer;
 use crate::intake::Intake;
+use crate::iterator::{Scope, ThreadIterator};
 use crate::metadata::{Beginning, Ending};
 use crate::options::{EventKind, EventSpec, Options, Sampling};
 use crate::perf_event::{PERF_TYPE_SOFTWARE, Trigger};
@@ -30,7 +31,7 @@ use crate::setup;
 use crate::targets::Targets;
 use crate::unwind::Unwinder;
 use crate::waker::Waker;
-use iterator::{Dumped, Scope, ThreadIterator};
+use record::Dumped;
 
 /// Threads on a CPU are sampled after so much time on it, at the latest.
 const TICK_NS: u64 = 1_000_000;
@@ -56,7 +57,7 @@ pub fn dump(mut options: Options) -> Result<Finished> {
 pub fn try_out(options: &Options) -> Result<()> {
     let layout = Layout::new(RING_BYTES, possible_cpus()?, &cpus::online(), 1);
     let mut programs = Programs::load(options, Vec::new(), &layout)?;
-    let mut iterator = ThreadIterator::load(options, &programs.unwind_maps())?;
+    let mut iterator = record::load(options, &programs.shared_maps(&[]))?;
     iterator.read(Scope::Process(std::process::id())).map(drop)
 }
 
@@ -87,7 +88,7 @@ impl Dump {
         let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online, 1);
         let mut programs = Programs::load(&options, vec![trigger], &layout)?;
         let rings = Rings::new(programs.rings(), layout, &online)?;
-        let iterator = ThreadIterator::load(&options, &programs.unwind_maps())?;
+        let iterator = record::load(&options, &programs.shared_maps(&[]))?;
         let mut intake = Intake::new(&options, vec![Trigger::settle(&once(), &options, online[0])])?;
         setup::scan_first(&options, &mut intake);
         let waker = Waker::new().map_err(|error| Error::system("no eventfd for the dump", &error))?;
@@ -139,7 +140,7 @@ impl Dump {
         let Some(words) = answer else {
             return self.give_up(scope);
         };
-        let found: Vec<Dumped<'_>> = iterator::parse(&words).collect();
+        let found: Vec<Dumped<'_>> = record::parse(&words).collect();
         let samples = found.iter().map(|dumped| dumped.sample);
         self.intake.pythons.learn(samples, &mut self.intake.profile);
         for Dumped { thread, sample } in found {
@@ -157,7 +158,7 @@ impl Dump {
     fn give_up(&mut self, scope: Scope) -> Result<()> {
         let why = "its memory takes too long to read";
         self.notes.push(format!("{scope} cannot be looked at: {why}"));
-        self.iterator = ThreadIterator::load(&self.options, &self.programs.unwind_maps())?;
+        self.iterator = record::load(&self.options, &self.programs.shared_maps(&[]))?;
         Ok(())
     }
 
@@ -185,6 +186,7 @@ impl Dump {
         let counters = self.programs.counters();
         let ending = Ending {
             counters: &counters,
+            absent: 0,
             triggers: vec![once().name],
             end_boottime_ns: cost::boottime_ns(),
             idle_ns: self.beginning.idle_ns(),

@@ -1,4 +1,5 @@
-//! The kernel's iterator over threads (`bpf/dump.bpf.c`), each use of which is a file to read.
+//! A program that looks at threads one by one (`bpf/dump.bpf.c`, `bpf/absent.bpf.c`): the kernel's iterator over them,
+//! each use of which is a file to read.
 
 use std::fmt;
 use std::fs::File;
@@ -6,27 +7,19 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use libbpf_rs::{Object, OpenObject};
+use libbpf_rs::{MapHandle, Object, OpenObject};
 
 use crate::abi;
 use crate::deputy::Deputy;
-use crate::drain::Layout;
 use crate::error::{Error, Result};
-use crate::options::Options;
 use crate::programs::{self, bpf_error};
-use crate::raw_sample::RawSample;
-use crate::unwind;
-
-static DUMP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dump.bpf.o"));
 
 /// Threads of one process may take so long, 10,000 of them some 100 ms. What is swapped out has to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What the kernel hands out at a time (PAGE_SIZE << 3 of kernel/bpf/bpf_iter.c).
 const PIECE_BYTES: usize = 32 << 10;
 /// Of one process: 65,536 of the longest records. What is beyond is not looked at.
-const MAX_BYTES: usize = 65_536 * size_of::<abi::Dumped>();
-
-const THREAD_WORDS: usize = size_of::<abi::DumpedThread>() / 8;
+const MAX_BYTES: usize = 65_536 * size_of::<abi::Sample>();
 
 /// Whose threads are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +28,8 @@ pub enum Scope {
     Process(u32),
     /// One.
     Thread(u32),
+    /// Those of all processes.
+    All,
 }
 
 impl Scope {
@@ -43,6 +38,7 @@ impl Scope {
         match self {
             Self::Process(pid) => header.tgid == pid,
             Self::Thread(wanted) => tid == wanted,
+            Self::All => true,
         }
     }
 
@@ -57,6 +53,7 @@ impl Scope {
                 tid,
                 ..Default::default()
             },
+            Self::All => libbpf_sys::bpf_iter_link_info__bindgen_ty_3::default(),
         };
         info
     }
@@ -67,17 +64,9 @@ impl fmt::Display for Scope {
         match self {
             Self::Process(pid) => write!(out, "process {pid}"),
             Self::Thread(tid) => write!(out, "thread {tid}"),
+            Self::All => write!(out, "the machine's threads"),
         }
     }
-}
-
-/// A thread, as the kernel half has found it.
-#[derive(Clone, Copy)]
-pub struct Dumped<'w> {
-    /// What it does.
-    pub thread: abi::DumpedThread,
-    /// Where.
-    pub sample: RawSample<'w>,
 }
 
 /// The loaded program. One use at a time, since it walks in memory of its own.
@@ -87,11 +76,10 @@ pub struct ThreadIterator {
 }
 
 impl ThreadIterator {
-    /// Loads it; it walks by the tables that the recording's programs have.
-    pub fn load(options: &Options, tables: &unwind::Maps) -> Result<Self> {
-        let config = programs::configure(options, &[], &Layout::default(), 0, false);
-        let mut object = programs::open(DUMP, &config)?;
-        share(&mut object, tables).map_err(|error| bpf_error("a map cannot be shared", &error))?;
+    /// Loads the object file, configured; it shares these maps with others, and has no use for those.
+    pub fn load(file: &[u8], config: &abi::Config, shared: &[(&str, MapHandle)], unused: &[&str]) -> Result<Self> {
+        let mut object = programs::open(file, config)?;
+        share(&mut object, shared, unused).map_err(|error| bpf_error("a map cannot be shared", &error))?;
         let object = object
             .load()
             .map_err(|error| bpf_error("the program that looks at threads cannot be loaded", &error))?;
@@ -101,7 +89,7 @@ impl ThreadIterator {
         })
     }
 
-    /// The records of these threads, for [`parse`]; none for threads that are gone. None when it took too long: then
+    /// The words of the records of these threads; none for threads that are gone. None when it took too long: then
     /// this is of no use any more, since somebody is still at it.
     pub fn read(&mut self, scope: Scope) -> Result<Option<Vec<u64>>> {
         let cannot = |error| Error::system(&format!("{scope} cannot be looked at"), &error);
@@ -111,7 +99,7 @@ impl ThreadIterator {
     }
 
     fn begin(&self, scope: Scope) -> io::Result<File> {
-        let program = self.object.progs().next().expect("bpf/dump.bpf.c has one program");
+        let program = self.object.progs().next().expect("it has one program");
         let mut info = scope.link_info();
         let options = libbpf_sys::bpf_link_create_opts {
             sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
@@ -138,20 +126,12 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Lets the program use the tables that are there, and no memory for what it does not.
-fn share(object: &mut OpenObject, tables: &unwind::Maps) -> libbpf_rs::Result<()> {
-    let shared = [
-        ("unwind_segments", &tables.segments),
-        ("unwind_rules", &tables.rules),
-        ("unwind_files", &tables.files),
-        ("unwind_processes", &tables.processes),
-        ("unwind_wanted", &tables.wanted),
-    ];
+fn share(object: &mut OpenObject, shared: &[(&str, MapHandle)], unused: &[&str]) -> libbpf_rs::Result<()> {
     for (name, map) in shared {
         programs::open_map(object, name).reuse_fd(map.as_fd())?;
     }
-    for unused in ["targets", "counters"] {
-        programs::open_map(object, unused).set_autocreate(false)?;
+    for name in unused {
+        programs::open_map(object, name).set_autocreate(false)?;
     }
     Ok(())
 }
@@ -170,42 +150,4 @@ fn read_all(mut file: File) -> io::Result<Vec<u64>> {
         }
     }
     Ok(words)
-}
-
-/// The records that were read; one that was cut off ends them.
-pub fn parse(mut words: &[u64]) -> impl Iterator<Item = Dumped<'_>> {
-    std::iter::from_fn(move || {
-        let (thread, rest) = words.split_at_checked(THREAD_WORDS)?;
-        // SAFETY: DumpedThread is plain integers of this very size, and u64 are aligned for it.
-        let thread: abi::DumpedThread = unsafe { std::ptr::read(thread.as_ptr().cast()) };
-        let sample = RawSample::parse(rest)?;
-        words = &rest[sample.record_bytes() as usize / 8..];
-        Some(Dumped { thread, sample })
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(tid: u32, has_run: bool, user: &[u64]) -> Vec<u64> {
-        let mut words = vec![7, 1, has_run.into()];
-        let mut header = [0; size_of::<abi::SampleHeader>() / 8];
-        header[3] = u64::from(tid) << 32 | 1;
-        let kind_and_frames = u64::from(abi::RECORD_SAMPLE) | (user.len() as u64) << 24;
-        header[header.len() - 1] = kind_and_frames << 32;
-        words.extend(header);
-        words.extend(user);
-        words
-    }
-
-    /// Threads come one after the other, each with its own stack; what was cut off at the end is left out.
-    #[test]
-    fn records_follow_each_other() {
-        let words = [record(5, false, &[10, 11]), record(6, true, &[]), vec![1; 4]].concat();
-        let found: Vec<_> = parse(&words)
-            .map(|one| (one.sample.header.tid, one.thread.has_run, one.sample.user.to_vec()))
-            .collect();
-        assert_eq!(found, [(5, 0, vec![10, 11]), (6, 1, vec![])]);
-    }
 }

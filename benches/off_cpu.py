@@ -1,0 +1,124 @@
+"""How much slower a machine gets that does nothing but switch, while time off the CPU is recorded.
+
+    .venv/bin/python benches/off_cpu.py [--check]
+
+On each CPU two processes take turns through pipes (programs/switches.c), as fast as they can and at half that rate.
+Windows of a second with a recorder alternate with windows without one (ABBA). The slowdown is what they do less in a
+second of the clock on the wall. Beside it: a sample for each absence, and perf with a stack at each switch.
+
+Then a program whose threads are away at known places says how long each was (tests/fixtures/workloads/absences.c):
+what is recorded of each is held against it.
+
+Controls: windows without a recorder against windows without one must show no difference, and perf must show one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from harness.build import OUTPUT, REPOSITORY, STACKHOUND, compile_program
+from harness.estimate import Estimate, estimate
+from harness.load import working
+from harness.machine import cpus
+from harness.report import Report
+from harness.samplers import Nothing, Perf, Stackhound
+from harness.windows import Round, Window, measure_rounds
+from stackhound import load
+
+HZ = 1  # of the event cpu beside it, by which the harness sees that a recording has begun
+WINDOW_S = 1.0
+#: Name of the load, what each process counts to between two turns, and the slowdown wanted, in percent.
+LOADS = (("as fast as can be", 0, 5.0), ("half as fast", 2_000, 3.0))
+SWITCHES_A_ROUND = 2
+BASE, CONTROL = "nothing", "nothing again"
+OURS, EXACT, PERF = "stackhound -e off-cpu", "stackhound --off-cpu-exact", "perf record -e sched:sched_switch -g"
+ROUNDS = 50
+TARGET_TIME = 0.01  # of each thread's
+ABSENCES = REPOSITORY / "tests" / "fixtures" / "workloads" / "absences.c"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of rounds")
+    parser.add_argument("--check", action="store_true", help="one pair, to see that it runs")
+    options = parser.parse_args()
+    pairs = 1 if options.check else options.pairs
+    report = Report("off_cpu", {"pairs": pairs, "window_s": WINDOW_S, "rounds": ROUNDS})
+    program = compile_program("switches.c")
+    samplers = [
+        Nothing(BASE),
+        Nothing(CONTROL),
+        Stackhound("-e", "cpu,off-cpu", name=OURS),
+        Stackhound("-e", "cpu,off-cpu", "--off-cpu-exact", name=EXACT),
+        Perf("-e", "sched:sched_switch", "-c", "1", name=PERF),
+    ]
+    for name, spin, target_percent in LOADS:
+        with working(lambda path, spin=spin: (program, path, str(spin)), cpus()) as switching:
+            rounds = measure_rounds(samplers, HZ, switching, pairs, WINDOW_S)
+        judge(report, name, rounds, [sampler.name for sampler in samplers[1:]], target_percent)
+    compare_times(report)
+    report.finish()
+
+
+def rate(window: Window) -> float:
+    return window.work.pieces / window.wall_s
+
+
+def slowdown(name: str, rounds: list[Round]) -> Estimate:
+    """In percent, by the clock on the wall."""
+    return estimate([100 * (1 - rate(one[name]) / rate(one[BASE])) for one in rounds])
+
+
+def judge(report: Report, load_name: str, rounds: list[Round], names: list[str], target_percent: float) -> None:
+    slowdowns = {name: slowdown(name, rounds) for name in names}
+    switches = estimate([SWITCHES_A_ROUND * rate(one[BASE]) for one in rounds])
+    report.table(
+        f"slowdown at {switches.written(0)} switches a second (trimmed mean, 95% interval)",
+        ("recorder", "slowdown, %"),
+        [(name, found.written()) for name, found in slowdowns.items()],
+        slowdowns | {"switches_per_s": switches},
+    )
+    ours, control = slowdowns[OURS], slowdowns[CONTROL]
+    report.target(f"slowdown, {load_name}", f"≤ {target_percent:.0f} %", f"{ours.written()} %",
+                  ours.mean <= target_percent)  # fmt: skip
+    report.control(f"nothing against nothing, {load_name}", control.written(), control.low <= 0 <= control.high)
+    report.control(f"a stack at each switch is seen, {load_name}", slowdowns[PERF].written(), slowdowns[PERF].low > 5)
+
+
+def compare_times(report: Report) -> None:
+    """Each thread's time away, as it says itself and as it was recorded."""
+    truth, recorded = record_absences()
+    rows = [
+        (name, f"{ns / 1e6:,.1f}", f"{recorded[name] / 1e6:,.1f}", f"{100 * (recorded[name] / ns - 1):+.2f}")
+        for name, ns in truth.items()
+    ]
+    columns = ("thread", "away, ms", "recorded, ms", "difference, %")
+    report.table("time off the CPU by thread", columns, rows, {"truth": truth, "recorded": recorded})
+    worst = max(abs(recorded[name] / ns - 1) for name, ns in truth.items())
+    report.target("time away of each thread", f"within {TARGET_TIME:.0%}", f"{worst:.2%}", worst <= TARGET_TIME)
+
+
+def record_absences() -> tuple[dict[str, int], Counter[str]]:
+    program = OUTPUT / "absences"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", "-o", program, ABSENCES], check=True)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "a.hound")
+        command = (STACKHOUND, "record", "--as-root", "-e", "off-cpu", "-o", path, "--", program, str(ROUNDS))
+        done = subprocess.run(command, check=True, capture_output=True, input="go\n", text=True)
+        profile = load(path)
+    told = (line.split() for line in done.stdout.splitlines()[1:])
+    truth = {name: int(value) for name, value in told if name not in ("absences", "take_turns")}
+    threads = profile.texts("threads", "comm")
+    recorded: Counter[str] = Counter()
+    rows = zip(profile.numbers("samples", "thread").tolist(), profile.numbers("samples", "value").tolist(), strict=True)
+    for thread, value in rows:
+        recorded[threads[thread]] += value
+    return truth, recorded
+
+
+if __name__ == "__main__":
+    main()

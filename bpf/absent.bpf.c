@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+/*
+ * Threads that are still off the CPU at the end of a recording: an iterator, read once, when nothing tells of arrivals
+ * any more. Without it a thread that slept all along would not be there at all.
+ */
+#include "maps.h"
+#include "filter.h"
+#include "presence.h"
+#include "others.h"
+
+struct sample absent; /* one reader at a time */
+
+static __always_inline bool is_recorded(struct task_struct *task)
+{
+	u32 tgid = collector_tgid(task);
+
+	if (task->flags & PF_KTHREAD || (config.self_tgid && tgid == config.self_tgid))
+		return false;
+	if (config.filter_targets && !is_target(tgid))
+		return false;
+	return !config.filter_comm || comm_matches(task);
+}
+
+/* It has come back, or moved, since: it was away all the same. */
+static __always_inline void lose_stack(struct sample *sample)
+{
+	forget_stack(sample);
+	sample->header.flags = USER_UNREADABLE;
+}
+
+SEC("iter.s/task")
+int look_at_absent(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	u64 now_ns = bpf_get_current_task_btf()->sched_info.last_arrival;
+	struct presence *presence;
+	struct off_cpu away;
+	u64 bytes;
+
+	if (!task || !is_recorded(task))
+		return 0;
+	presence = bpf_task_storage_get(&presences, task, 0, 0);
+	if (!presence || !presence->arrived_ns)
+		return 0;
+	measure(presence, task, now_ns, &away);
+	describe(&absent, task, bpf_ktime_get_boot_ns());
+	absent.header.period = is_asked_for(&away) ? weigh(presence, away.duration_ns) : 0;
+	if (!absent.header.period || !absent.header.tgid)
+		return 0;
+	absent.header.kind = RECORD_OFF_CPU;
+	absent.header.event = config.off_cpu_event;
+	absent.header.cpu = task->thread_info.cpu;
+	if (!walk_resting(task, &absent))
+		lose_stack(&absent);
+	bytes = sizeof(absent.header) + add_off_cpu(&absent, stack_words(&absent), &away) * sizeof(u64);
+	barrier_var(bytes);
+	if (bytes <= sizeof(absent))
+		bpf_seq_write(context->meta->seq, &absent, bytes);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

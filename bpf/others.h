@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/*
+ * The stack of a thread that is not the current one, for iterators: they run in the reader, and no thread is stopped. A
+ * stack counts only when its thread has stood still.
+ */
+#ifndef STACKHOUND_OTHERS_H
+#define STACKHOUND_OTHERS_H
+
+#define LOOKS_AT_OTHERS
+#include "sample.h"
+#include "stack/user.h"
+
+#define EBUSY 16
+
+bool is_disturbed; /* somebody changed the mappings meanwhile; one reader at a time */
+
+/* File systems whose pages come from another process or machine, or never: include/uapi/linux/magic.h. */
+static __always_inline bool may_never_come(u64 magic)
+{
+	switch (magic) {
+	case 0x65735546: /* FUSE */
+	case 0x6969:     /* NFS */
+	case 0xff534d42: /* CIFS */
+	case 0xfe534d42: /* SMB2 */
+	case 0x517b:     /* SMB */
+	case 0x01021997: /* 9P */
+	case 0x00c36400: /* Ceph */
+	case 0x5346414f: /* AFS */
+	case 0x6b414653: /* AFS, the kernel's */
+	case 0x73757245: /* Coda */
+		return true;
+	}
+	return false;
+}
+
+struct wanted {
+	u64 end;
+	bool is_safe;
+};
+
+static long check_mapping(struct task_struct *task, struct vm_area_struct *mapping, struct wanted *wanted)
+{
+	struct file *file = mapping->vm_file;
+
+	wanted->is_safe = wanted->end <= mapping->vm_end && (!file || !may_never_come(file->f_inode->i_sb->s_magic));
+	return 0;
+}
+
+/*
+ * As long as this program waits for memory no other BPF program of the machine can be taken down (RCU Tasks Trace), so
+ * it reads none that may not come, and does not queue for mappings that are being changed: then the thread is looked at
+ * again.
+ */
+static __always_inline bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 address)
+{
+	struct wanted wanted = {.end = address + bytes};
+	long error = bpf_find_vma(task, address, check_mapping, &wanted, 0);
+
+	if (error == -EBUSY)
+		is_disturbed = true;
+	return !error && wanted.is_safe && !bpf_copy_from_user_task(to, bytes, (void *)address, task, 0);
+}
+
+/* How often it has left a CPU: the kernel counts before it does. */
+static __always_inline u64 departures(struct task_struct *task)
+{
+	return *(volatile unsigned long *)&task->nvcsw + *(volatile unsigned long *)&task->nivcsw;
+}
+
+static __always_inline bool is_on_cpu(struct task_struct *task)
+{
+	return *(volatile int *)&task->on_cpu;
+}
+
+/* Sleeping functions are left out by the kernel: the leaf is who sleeps. */
+static __always_inline void walk_kernel_of(struct task_struct *task, struct sample *sample)
+{
+	long bytes = bpf_get_task_stack(task, sample->words, MAX_STACK_FRAMES * sizeof(u64), 0);
+
+	if (bytes <= 0)
+		return;
+	sample->header.flags |= IN_KERNEL;
+	sample->header.kernel_frames = bytes / sizeof(u64);
+	if (sample->header.kernel_frames >= config.max_frames)
+		sample->header.flags |= KERNEL_TRUNCATED;
+}
+
+static __always_inline void walk_user_of(struct task_struct *task, struct sample *sample)
+{
+	u32 zero = 0;
+	struct walk *walk = bpf_map_lookup_elem(&walks, &zero);
+
+	if (walk)
+		walk_by_tables(walk, task, sample);
+}
+
+static __always_inline void walk(struct task_struct *task, struct sample *sample)
+{
+	if (!config.user_only)
+		walk_kernel_of(task, sample);
+	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
+		sample->header.flags |= KERNEL_THREAD;
+	else if (!task->mm)
+		set_user_end(sample, END_EXITED);
+	else
+		walk_user_of(task, sample);
+}
+
+/* A thread that is on no CPU before and after, and has left none in between, has stood still. */
+static __always_inline bool walk_resting(struct task_struct *task, struct sample *sample)
+{
+	u64 before;
+
+	if (is_on_cpu(task))
+		return false;
+	is_disturbed = false;
+	before = departures(task);
+	walk(task, sample);
+	return !is_disturbed && !is_on_cpu(task) && departures(task) == before;
+}
+
+static __always_inline void forget_stack(struct sample *sample)
+{
+	sample->header.flags = 0;
+	sample->header.kernel_frames = 0;
+	sample->header.user_frames = 0;
+}
+
+#endif

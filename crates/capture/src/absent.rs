@@ -1,0 +1,42 @@
+//! Threads that are still off the CPU when a recording ends (`bpf/absent.bpf.c`).
+
+use crate::drain::Layout;
+use crate::error::Result;
+use crate::iterator::{Scope, ThreadIterator};
+use crate::options::Options;
+use crate::perf_event::Trigger;
+use crate::programs::{self, Programs};
+use crate::raw_sample::RawSample;
+
+static ABSENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/absent.bpf.o"));
+
+/// What finds them.
+pub struct Absent(ThreadIterator);
+
+impl Absent {
+    /// Loads it, since at the end people wait. It shares the filter, and what is known of threads, with the programs.
+    /// None where it cannot tell who is recorded, or has no tables to walk by.
+    pub fn load(options: &Options, triggers: &[Trigger], programs: &mut Programs) -> Result<Option<Self>> {
+        if options.cgroup.is_some() || !options.unwind {
+            return Ok(None);
+        }
+        let config = programs::configure(options, triggers, &Layout::default(), 0, false);
+        let shared = programs.shared_maps(&["presences", "settings", "targets"]);
+        let iterator = ThreadIterator::load(ABSENT, &config, &shared, &["counters", "cgroups"])?;
+        Ok(Some(Self(iterator)))
+    }
+
+    /// The words of their samples, for [`parse`]; None where somebody's memory does not answer.
+    pub fn look(&mut self) -> Result<Option<Vec<u64>>> {
+        self.0.read(Scope::All)
+    }
+}
+
+/// The samples; one that was cut off ends them.
+pub fn parse(mut words: &[u64]) -> impl Iterator<Item = RawSample<'_>> {
+    std::iter::from_fn(move || {
+        let sample = RawSample::parse(words)?;
+        words = &words[sample.record_bytes() as usize / 8..];
+        Some(sample)
+    })
+}
