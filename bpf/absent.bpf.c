@@ -42,9 +42,9 @@ int look_at_absent(struct bpf_iter__task *context)
 	presence = bpf_task_storage_get(&presences, task, 0, 0);
 	if (!presence || !presence->arrived_ns)
 		return 0;
-	measure(presence, task, now_ns, &away);
+	away = describe_absence(presence, task, time_away(presence, task, now_ns));
 	describe(&absent, task, bpf_ktime_get_boot_ns());
-	absent.header.period = is_asked_for(&away) ? weigh(presence, away.duration_ns) : 0;
+	absent.header.period = is_asked_for(away.duration_ns) ? weigh(presence, away.duration_ns) : 0;
 	if (!absent.header.period || !absent.header.tgid)
 		return 0;
 	absent.header.kind = RECORD_OFF_CPU;

@@ -45,20 +45,22 @@ static __always_inline void take_off_cpu_sample(void *context, struct task_struc
 static __always_inline void handle_arrival(void *context, struct task_struct *task, struct presence *presence,
 					   struct counters *counters)
 {
+	u64 now_ns = task->sched_info.last_arrival;
+	u64 duration_ns = time_away(presence, task, now_ns);
+	u64 weight_ns = is_asked_for(duration_ns) ? weigh(presence, duration_ns) : 0;
 	struct off_cpu away;
-	u64 weight_ns;
 
-	measure(presence, task, task->sched_info.last_arrival, &away);
-	note_presence(presence, task, task->sched_info.last_arrival);
-	if (!is_asked_for(&away)) {
-		counters->filtered++;
+	if (!weight_ns) {
+		note_presence(presence, task, now_ns);
+		if (is_asked_for(duration_ns))
+			counters->saved++;
+		else
+			counters->filtered++;
 		return;
 	}
-	weight_ns = weigh(presence, away.duration_ns);
-	if (weight_ns)
-		take_off_cpu_sample(context, task, &away, weight_ns, counters);
-	else
-		counters->saved++;
+	away = describe_absence(presence, task, duration_ns);
+	note_presence(presence, task, now_ns);
+	take_off_cpu_sample(context, task, &away, weight_ns, counters);
 }
 
 /* It is not counted now; should it be later, then not from here on. */

@@ -51,21 +51,33 @@ static __always_inline void set_next_mark(struct presence *presence, u64 period_
 	presence->until_mark_ns = presence->marked_ns;
 }
 
-/* How it was away until then, since it was last seen. The two clocks may differ by a little: never below 0. */
-static __always_inline void measure(const struct presence *presence, struct task_struct *task, u64 now_ns,
-				    struct off_cpu *away)
+/* How long it was away until then, since it was last seen. The two clocks may differ by a little: never below 0. */
+static __always_inline u64 time_away(const struct presence *presence, struct task_struct *task, u64 now_ns)
 {
 	u64 passed_ns = now_ns - presence->arrived_ns;
 	u64 executed_ns = task->se.sum_exec_runtime - presence->executed_ns;
 
-	away->duration_ns = passed_ns > executed_ns && (s64)passed_ns > 0 ? passed_ns - executed_ns : 0;
-	away->queued_ns = task->sched_info.run_delay - presence->queued_ns;
-	if (away->queued_ns > away->duration_ns)
-		away->queued_ns = away->duration_ns;
-	away->flags = task->nivcsw != presence->preemptions ? OFF_CPU_PREEMPTED : 0;
+	return passed_ns > executed_ns && (s64)passed_ns > 0 ? passed_ns - executed_ns : 0;
+}
+
+/* How it was away so long. */
+static __always_inline struct off_cpu describe_absence(const struct presence *presence, struct task_struct *task,
+						       u64 duration_ns)
+{
+	struct off_cpu away = {.duration_ns = duration_ns};
+
+	away.queued_ns = task->sched_info.run_delay - presence->queued_ns;
+	if (away.queued_ns > duration_ns)
+		away.queued_ns = duration_ns;
+	away.flags = task->nivcsw != presence->preemptions ? OFF_CPU_PREEMPTED : 0;
 	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
-		away->flags |= OFF_CPU_DISK;
-	away->reserved = 0;
+		away.flags |= OFF_CPU_DISK;
+	return away;
+}
+
+static __always_inline bool is_asked_for(u64 duration_ns)
+{
+	return duration_ns >= config.off_cpu_min_ns && duration_ns <= config.off_cpu_max_ns;
 }
 
 /* More marks than two do not fit into an absence that is shorter than a period. */
@@ -86,11 +98,6 @@ static __always_inline u64 weigh(struct presence *presence, u64 duration_ns)
 	}
 	presence->until_mark_ns -= duration_ns;
 	return weight_ns;
-}
-
-static __always_inline bool is_asked_for(const struct off_cpu *away)
-{
-	return away->duration_ns >= config.off_cpu_min_ns && away->duration_ns <= config.off_cpu_max_ns;
 }
 
 /* Behind the stack. Returns the words of the record. */

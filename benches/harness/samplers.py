@@ -172,11 +172,11 @@ class Perf(Process):
 
 
 @contextmanager
-def running(sampler: Sampler, hz: int) -> Iterator[Sampler]:
+def running(sampler: Sampler, hz: int, settling_s: float = SETTLING_S) -> Iterator[Sampler]:
     """Sampling, and settled."""
     sampler.start(hz)
     try:
-        time.sleep(SETTLING_S)
+        time.sleep(settling_s)
         yield sampler
     finally:
         sampler.stop()

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.samplers import running
+from harness.samplers import SETTLING_S, running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,23 +38,27 @@ class Window:
 Round = dict[str, Window]
 
 
-def measure_rounds(samplers: Sequence[Sampler], hz: int, load: Workers, pairs: int, window_s: float) -> list[Round]:
+def measure_rounds(
+    samplers: Sequence[Sampler], hz: int, load: Workers, pairs: int, window_s: float, settling_s: float = SETTLING_S
+) -> list[Round]:
     """Rounds in pairs: one in an order by chance, one in the reverse (ABBA)."""
     chance = random.Random(1)
     rounds: list[Round] = []
     for pair in range(pairs):
         order = chance.sample(samplers, len(samplers))
-        rounds.extend(measure_round(turn, hz, load, window_s) for turn in (order, order[::-1]))
+        rounds.extend(measure_round(turn, hz, load, window_s, settling_s) for turn in (order, order[::-1]))
         _show_progress(f"{hz} Hz, round {2 * pair + 2} of {2 * pairs}")
     return rounds
 
 
-def measure_round(samplers: Sequence[Sampler], hz: int, load: Workers, window_s: float) -> Round:
-    return {sampler.name: measure(sampler, hz, load, window_s) for sampler in samplers}
+def measure_round(
+    samplers: Sequence[Sampler], hz: int, load: Workers, window_s: float, settling_s: float = SETTLING_S
+) -> Round:
+    return {sampler.name: measure(sampler, hz, load, window_s, settling_s) for sampler in samplers}
 
 
-def measure(sampler: Sampler, hz: int, load: Workers, window_s: float) -> Window:
-    with running(sampler, hz):
+def measure(sampler: Sampler, hz: int, load: Workers, window_s: float, settling_s: float = SETTLING_S) -> Window:
+    with running(sampler, hz, settling_s):
         begin = _look(sampler, load)
         time.sleep(window_s)
         end = _look(sampler, load)
