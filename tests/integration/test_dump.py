@@ -250,7 +250,9 @@ def test_lines_of_python_are_those_that_wait(interpreter: Interpreter) -> None:
         wait_until_asleep(program.pid, [tid for tid, name in by_tid.items() if name in calls])
         for thread in process_of(program.pid).threads:
             if (name := by_tid.get(thread.tid, "")) in calls:
-                leaf = next(frame for frame in thread.frames if frame.kind == "python")
+                python = [frame for frame in thread.frames if frame.kind == "python"]
+                assert python, thread
+                leaf = python[0]
                 assert leaf.file == str(source)
                 assert calls[name] in lines[leaf.line - 1]
 
