@@ -131,7 +131,7 @@ int BPF_PROG(arrive, bool is_switch)
 	return 0;
 }
 
-/* A thread begins by waiting for a CPU: its first arrival is not told (it leaves the scheduler by another way). */
+/* A thread begins by waiting for a CPU. */
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(begin_presence, struct task_struct *task)
 {

@@ -258,7 +258,7 @@ pub struct OffCpuRow {
 }
 
 /// Why a thread left the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OffCpuState {
     /// It did not mean to: another one had its turn.
     Preempted,

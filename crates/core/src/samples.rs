@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::rows::{ObjectId, OffCpuRow, SampleRow, StackId, ThreadId, ThreadStateRow};
+use crate::rows::{ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId, ThreadStateRow};
 
 /// A column that takes no memory while all its values are the same.
 #[derive(Clone, Debug, Default)]
@@ -69,8 +69,8 @@ pub(crate) struct Samples {
     combined: HashMap<Key, u32>,
 }
 
-/// (event, CPU, thread, stack): what must be the same for two observations to share a row.
-type Key = (u16, u16, ThreadId, StackId);
+/// (event, CPU, thread, stack, state): what must be the same for two observations to share a row.
+type Key = (u16, u16, ThreadId, StackId, Option<OffCpuState>);
 
 impl Samples {
     pub(crate) fn len(&self) -> usize {
@@ -100,7 +100,8 @@ impl Samples {
 
     pub(crate) fn combine(&mut self, sample: SampleRow) {
         let next = self.len() as u32;
-        let key = (sample.event, sample.cpu, sample.thread, sample.stack);
+        let state = sample.off_cpu.map(|away| away.state);
+        let key = (sample.event, sample.cpu, sample.thread, sample.stack, state);
         let row = *self.combined.entry(key).or_insert(next) as usize;
         if row == next as usize {
             return self.push(sample);
@@ -114,6 +115,14 @@ impl Samples {
             .update(row, |sum| sum.saturating_add(sample.duration_ns));
         self.value.update(row, |sum| sum.saturating_add(sample.value));
         self.count.update(row, |sum| sum.saturating_add(sample.count));
+        self.add_queued(row as u32, sample.off_cpu);
+    }
+
+    fn add_queued(&mut self, row: u32, away: Option<OffCpuRow>) {
+        let place = self.off_cpu.binary_search_by_key(&row, |(row, _)| *row); // rows come in order
+        if let (Some(away), Ok(place)) = (away, place) {
+            self.off_cpu[place].1.queued_ns += away.queued_ns;
+        }
     }
 
     pub(crate) fn last_ns(&self, row: usize) -> u64 {
@@ -199,6 +208,21 @@ mod tests {
         );
         assert_eq!([0, 1].map(|row| samples.count.get(row)), [3, 1]);
         assert_eq!([0, 1].map(|row| samples.value.get(row)), [30, 10]);
+    }
+
+    /// Times off the CPU share a row with their like, and add up what they were ready for.
+    #[test]
+    fn absences_alike_are_combined() {
+        let mut samples = Samples::default();
+        let away = |state| SampleRow {
+            off_cpu: Some(OffCpuRow { state, queued_ns: 3 }),
+            ..sample(0, 100)
+        };
+        for state in [OffCpuState::Waiting, OffCpuState::Preempted, OffCpuState::Waiting] {
+            samples.combine(away(state));
+        }
+        let queued: Vec<u64> = samples.off_cpu.iter().map(|(_, away)| away.queued_ns).collect();
+        assert_eq!((samples.len(), queued), (2, vec![6, 3]));
     }
 
     /// Samples of several CPUs come out in the order of their time.

@@ -209,11 +209,15 @@ class RecordOptions:
             raise UsageError(
                 f"a period of {self.off_cpu_period_ns} ns off the CPU is out of range", "use 1000000, a millisecond"
             )
+        shortest = self.off_cpu_min_us
         longest = MAX_OFF_CPU_US if self.off_cpu_max_us is None else self.off_cpu_max_us
-        if not 0 <= self.off_cpu_min_us <= longest <= MAX_OFF_CPU_US:
+        for given in (shortest, longest):
+            if not 0 <= given <= MAX_OFF_CPU_US:
+                raise UsageError(f"no absence is {given} µs long", f"use 0 to {MAX_OFF_CPU_US}")
+        if shortest > longest:
             raise UsageError(
-                f"no absence is {self.off_cpu_min_us} µs long or longer, and {longest} µs long or shorter",
-                "give --min-us less than --max-us, and neither below 0",
+                f"no absence is both {shortest} µs or longer and {longest} µs or shorter",
+                "give --min-us at most what --max-us has",
             )
 
     def _check_ring(self) -> None:
