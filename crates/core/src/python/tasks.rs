@@ -140,11 +140,11 @@ impl Tasks<'_> {
             if chain.len() == MAX_CHAIN || !seen.insert(at) || !self.is_task(at)? {
                 return Ok(None);
             }
+            next = self.awaiting(at)?; // before its state: one that has ended is awaited by none
             match self.task(at, chain.is_empty())? {
                 Some(task) => chain.push(task),
                 None => return Ok(None),
             }
-            next = self.awaiting(at)?;
         }
         Ok(Some(chain))
     }
