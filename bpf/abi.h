@@ -76,7 +76,7 @@ struct sample_header {
  * A ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, with
  * HAS_PYTHON Python's frames (below), and what the kind of record has to say: for RECORD_COMBINED the number of
  * observations and the time of the last one, for RECORD_ADDRESSED an address, for RECORD_OFF_CPU a
- * struct off_cpu.
+ * struct off_cpu, for RECORD_WAKING its number.
  */
 struct sample {
 	struct sample_header header;
@@ -88,9 +88,11 @@ struct sample {
 struct off_cpu {
 	u64 duration_ns;
 	u64 queued_ns; /* of that: ready, but waiting for a CPU */
+	u64 waking;    /* which RECORD_WAKING tells who woke it; 0: none does */
 	u32 flags;     /* enum off_cpu_flag */
 	u32 reserved;
 };
+#define WAKING_CPU_SHIFT 48 /* of the number of such a record: its CPU and 1; below it how many there were before */
 enum off_cpu_flag {
 	OFF_CPU_PREEMPTED = 1, /* it did not mean to leave */
 	OFF_CPU_DISK = 2,      /* it waited for a block device (in_iowait) */
@@ -134,6 +136,7 @@ enum record_kind {
 	RECORD_COMBINED = 2,
 	RECORD_ADDRESSED = 3, /* a sample with the address of the memory that was touched */
 	RECORD_OFF_CPU = 4,
+	RECORD_WAKING = 5, /* no sample: who woke a thread, whose sample tells the record's number */
 };
 
 /*
@@ -143,8 +146,9 @@ enum record_kind {
 enum hook {
 	HOOK_EVENT = 0,   /* perf events and tracepoints (bpf_prog_active) */
 	HOOK_ARRIVAL = 1, /* of a thread on a CPU, where it cannot be preempted yet */
+	HOOK_WAKING = 2,  /* of a thread, by another one or an interrupt */
 };
-#define HOOKS 2
+#define HOOKS 3
 
 /*
  * Each CPU has a ring of its own: this, ring_bytes of records, and room for one sample more, so that none is ever cut
@@ -183,15 +187,16 @@ struct combined {
 };
 
 /*
- * For each CPU and hook. entries = idle + filtered + saved + emitted + combined + Σ lost_*, always; of what was
+ * For each CPU and hook. entries = idle + filtered + saved + emitted + wakings + combined + Σ lost_*, always; of what was
  * combined, combined = Σ count of the cache and of RECORD_COMBINED records + lost_ring_combined.
  */
 struct counters {
 	u64 entries; /* runs of the program */
 	u64 idle;
-	u64 filtered;           /* not what was asked for */
-	u64 saved;              /* absences too short for a sample: their time is in one of the thread's next */
-	u64 emitted;            /* ring records of kind RECORD_SAMPLE */
+	u64 filtered; /* not what was asked for */
+	u64 saved; /* absences too short for a sample (their time is in one of the thread's next), and who ended them */
+	u64 emitted;            /* ring records of samples that are not combined */
+	u64 wakings;            /* ring records of kind RECORD_WAKING */
 	u64 combined;           /* added to the combining cache */
 	u64 lost_ring_full;     /* also: the machine got a CPU more than it had rings for */
 	u64 lost_ring_combined; /* observations in cache entries that found no room in the ring when evicted */
@@ -205,7 +210,7 @@ struct counters {
 	u64 samples;                   /* runs that took a sample */
 	u64 timed_samples;             /* of those, the ones that looked at the clock twice */
 	u64 timed_ns;                  /* spent in those */
-	u64 arrivals;                  /* runs for a thread that came to a CPU */
+	u64 arrivals;                  /* runs for a thread that came to a CPU, or was woken */
 	u64 arrival_samples;           /* of those, the ones that took a sample */
 	u64 timed_passes;              /* of the others, those that looked at the clock twice */
 	u64 timed_passes_ns;           /* spent in those */
@@ -234,7 +239,7 @@ struct config {
 	u8 unwind;             /* by tables; otherwise by frame pointers alone */
 	u64 code_mask;         /* of a return address: without the bits that sign it (arm64) */
 	u64 begin_boottime_ns; /* older threads' faults are counted from what they had when they were first looked at */
-	u32 first_ring[HOOKS]; /* of its CPUs' rings, the first; memory to walk with is numbered alike */
+	u64 first_ring[HOOKS]; /* of its CPUs' rings, the first; memory to walk with is numbered alike */
 	u64 off_cpu_min_ns;    /* shorter absences, and longer ones than the next, are not what was asked for */
 	u64 off_cpu_max_ns;
 	u8 off_cpu;      /* is an event */

@@ -22,6 +22,7 @@ static __always_inline void take_off_cpu_sample(void *context, struct task_struc
 	struct ring *ring = this_cpu_ring(HOOK_ARRIVAL);
 	struct sample *sample = ring ? next_sample(ring) : 0;
 
+	scheduler_clock_offset_ns = now_ns - task->sched_info.last_arrival;
 	if (!sample) {
 		counters->lost_ring_full++;
 		return;
@@ -105,9 +106,6 @@ static __always_inline void arrive_at_cpu(void *context, struct counters *counte
 	counters->filtered++;
 }
 
-/* One pass in so many is timed. */
-#define TIMED_PASSES_EVERY 1024
-
 /*
  * Behind the switch, with the run queue's lock given back: the earliest place where the arriving thread's memory can be
  * read.
@@ -116,18 +114,13 @@ SEC("tp_btf/sched_exit_tp")
 int BPF_PROG(arrive, bool is_switch)
 {
 	struct counters *counters = this_cpu_counters(HOOK_ARRIVAL);
-	u64 samples, since_ns;
+	struct pass pass;
 
 	if (!counters || !is_switch)
 		return 0;
-	samples = counters->samples;
-	counters->entries++;
-	since_ns = ++counters->arrivals % TIMED_PASSES_EVERY ? 0 : bpf_ktime_get_boot_ns();
+	pass = begin_pass(counters);
 	arrive_at_cpu(ctx, counters);
-	if (since_ns && counters->samples == samples) {
-		counters->timed_passes++;
-		counters->timed_passes_ns += bpf_ktime_get_boot_ns() - since_ns;
-	}
+	end_pass(&pass, counters);
 	return 0;
 }
 
@@ -148,8 +141,9 @@ int begin_presences(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
 	struct presence *presence = task && !(task->flags & PF_KTHREAD) ? presence_of(task) : 0;
+	u64 now_ns = bpf_get_current_task_btf()->sched_info.last_arrival;
 
 	if (presence && !presence->arrived_ns)
-		begin_presence_at(presence, task, bpf_get_current_task_btf()->sched_info.last_arrival);
+		begin_presence_at(presence, task, now_ns);
 	return 0;
 }

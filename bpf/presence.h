@@ -12,7 +12,14 @@ struct presence {
 	u64 preemptions;
 	u64 until_mark_ns; /* of the thread's own clock */
 	u64 marked_ns;     /* what the sample at that mark will stand for */
+	u64 waking;        /* which record tells who woke it last; 0: none does */
 };
+
+/*
+ * What the boot clock is ahead of the scheduler's, which tells when threads come and go, and which programs cannot read.
+ * As the last arrival had it: right to a few microseconds.
+ */
+u64 scheduler_clock_offset_ns;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -32,6 +39,7 @@ static __always_inline void note_presence(struct presence *presence, struct task
 	presence->executed_ns = task->se.sum_exec_runtime;
 	presence->queued_ns = task->sched_info.run_delay;
 	presence->preemptions = task->nivcsw;
+	presence->waking = 0;
 }
 
 static __always_inline u64 off_cpu_period(void)
@@ -69,7 +77,10 @@ static __always_inline struct off_cpu describe_absence(const struct presence *pr
 	away.queued_ns = task->sched_info.run_delay - presence->queued_ns;
 	if (away.queued_ns > duration_ns)
 		away.queued_ns = duration_ns;
-	away.flags = task->nivcsw != presence->preemptions ? OFF_CPU_PREEMPTED : 0;
+	if (task->nivcsw != presence->preemptions)
+		away.flags = OFF_CPU_PREEMPTED;
+	else
+		away.waking = presence->waking;
 	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
 		away.flags |= OFF_CPU_DISK;
 	return away;

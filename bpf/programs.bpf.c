@@ -2,6 +2,7 @@
 /* All programs in one object, so that they share its maps, and the kernel's types are read once to load them. */
 #include "oncpu.bpf.c"
 #include "offcpu.bpf.c"
+#include "wakers.bpf.c"
 #include "faults.bpf.c"
 #include "lifecycle.bpf.c"
 

@@ -51,4 +51,30 @@ static __always_inline void count_time(u64 since_ns, struct counters *counters)
 	counters->timed_ns += bpf_ktime_get_boot_ns() - since_ns;
 }
 
+/* One pass in so many is timed: a run that may take no sample. */
+#define TIMED_PASSES_EVERY 1024
+
+struct pass {
+	u64 since_ns; /* 0: it is not timed */
+	u64 samples;
+};
+
+static __always_inline struct pass begin_pass(struct counters *counters)
+{
+	struct pass pass = {.samples = counters->samples};
+
+	counters->entries++;
+	if (++counters->arrivals % TIMED_PASSES_EVERY == 0)
+		pass.since_ns = bpf_ktime_get_boot_ns();
+	return pass;
+}
+
+static __always_inline void end_pass(const struct pass *pass, struct counters *counters)
+{
+	if (!pass->since_ns || counters->samples != pass->samples)
+		return;
+	counters->timed_passes++;
+	counters->timed_passes_ns += bpf_ktime_get_boot_ns() - pass->since_ns;
+}
+
 #endif

@@ -131,8 +131,8 @@ def test_sleeps_say_why_and_who_ended_them():
     profile = build(rows, (CPU_100, OFF_CPU), durations_ms=(0, 50, 0))
     waker_stack = profile.numbers("samples", "stack").tolist()[2]
     waker = profile.texts("threads", "comm").index("waker")
-    said = {"state": ["waiting"], "reason": ["futex"], "waker_thread": [waker], "waker_stack": [waker_stack]}
-    profile = side(profile, "off_cpu", sample=[1], queued_ns=[0], **said)
+    profile = side(profile, "off_cpu", sample=[1], state=["waiting"], reason=["futex"], queued_ns=[0])
+    profile = side(profile, "wakers", sample=[1], thread=[waker], stack=[waker_stack])
     assert Document(profile).markers("app") == [
         (
             "off-cpu",
@@ -194,16 +194,8 @@ def test_side_tables_that_are_not_what_they_should_be_do_no_harm(said):
 def test_row_numbers_of_nothing_are_left_out():
     rows = [("app", 7, 20, ["work"], 10), ("app", 7, 75, ["work"], 50, "off-cpu")]
     profile = build(rows, (CPU_100, OFF_CPU), durations_ms=(0, 50))
-    profile = side(
-        profile,
-        "off_cpu",
-        sample=[1],
-        state=["waiting"],
-        reason=["futex"],
-        queued_ns=[0],
-        waker_thread=[2**40],
-        waker_stack=[2**40],
-    )
+    profile = side(profile, "off_cpu", sample=[1], state=["waiting"], reason=["futex"], queued_ns=[0])
+    profile = side(profile, "wakers", sample=[1], thread=[2**31], stack=[2**31])
     ((*_, data),) = Document(profile).markers("app")
     assert (data["reason"], "waker_thread" in data, "waker_stack" in data) == ("futex", False, False)
 

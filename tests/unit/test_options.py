@@ -83,6 +83,8 @@ def test_a_process_named_twice_is_one_process():
         ({"ring_bytes": 5000}, "ring of 5000 bytes"),
         ({"ring_bytes": 2048}, "ring of 2048 bytes"),
         ({"ring_bytes": 2**31}, "ring of"),
+        ({"wakers": True}, "time off the CPU"),
+        ({"wakers": True, "aggregate": True, "events": ("off-cpu",)}, "combined"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_remedy(options, message):

@@ -20,7 +20,8 @@ BARE_PROFILE = build_profile([
 ])  # fmt: skip
 TOTALS = make_table("event_totals", [{"event": 0, "pid": 0, "start_boottime_ns": 0, "count": 35}])
 TOUCHED = make_table("faults", [{"sample": 1, "object": 0, "offset": 4096, "ns": 0}])
-PROFILE = BARE_PROFILE.derive({"event_totals": TOTALS, "faults": TOUCHED})
+WAKERS = make_table("wakers", [{"sample": 1, "thread": 0, "stack": 1}])
+PROFILE = BARE_PROFILE.derive({"event_totals": TOTALS, "faults": TOUCHED, "wakers": WAKERS})
 
 
 def damage(table, **columns):

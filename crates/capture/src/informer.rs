@@ -39,7 +39,7 @@ pub fn begin_unwinding(
 /// Tells the walker what is new since the last time.
 pub fn inform(unwinder: &mut Unwinder, intake: &mut Intake, options: &Options) -> Result<()> {
     unwinder.serve(&intake.files);
-    publish(unwinder, intake, !options.pids.is_empty())?;
+    publish(unwinder, intake, !options.walks_all())?;
     if options.python {
         find_pythons(unwinder, intake);
     }

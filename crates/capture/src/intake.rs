@@ -2,7 +2,9 @@
 
 use stackhound_core::address::KernelAddr;
 use stackhound_core::profile::Profile;
-use stackhound_core::rows::{EventRow, ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId};
+use stackhound_core::rows::{
+    EventRow, ObjectId, OffCpuRow, OffCpuState, ProcessRow, SampleRow, StackId, ThreadId, WakerRow,
+};
 use stackhound_core::symbolize::{DebugDirs, MissingDebugFile};
 
 use crate::abi;
@@ -18,6 +20,10 @@ use crate::raw_sample::RawSample;
 use crate::sideband::ProcessEvent;
 use crate::sigbus::Guard;
 use crate::sources::SymbolSources;
+use crate::wakers::Wakers;
+
+/// The name of what wakes threads and is none.
+const INTERRUPTS: &str = "[interrupt]";
 
 /// The profile in the making, and what must be known for it.
 pub struct Intake {
@@ -32,6 +38,8 @@ pub struct Intake {
     /// Python's part of the stacks.
     pub pythons: Pythons,
     frames: Vec<Frame>,
+    wakers: Wakers,
+    interrupts: Option<ThreadId>,
     /// What fires each event.
     pub triggers: Vec<Trigger>,
     raw_addresses: bool,
@@ -62,12 +70,14 @@ impl Intake {
         }
         Ok(Self {
             profile,
-            processes: Processes::new(!options.pids.is_empty()),
+            processes: Processes::new(!options.walks_all()),
             files: FileStore::default(),
             kernel: KernelSpace::read(),
             memory: Memory::default(),
             pythons: Pythons::new(options.asyncio)?,
             frames: Vec::new(),
+            wakers: Wakers::default(),
+            interrupts: None,
             triggers,
             raw_addresses: options.raw_addresses,
             aggregate: options.aggregate,
@@ -86,26 +96,29 @@ impl Intake {
         self.processes.apply(event, &mut self.files, &mut self.profile);
     }
 
-    /// Adds a sample, or to the row that it shares with others when aggregating.
+    /// Adds a sample, or to the row that it shares with others when aggregating. Who woke a thread is kept for the
+    /// sample that this makes.
     pub fn store(&mut self, sample: &RawSample<'_>) {
+        match sample.waking {
+            Some(number) => self.keep_waker(sample, number),
+            None => self.store_sample(sample),
+        }
+    }
+
+    fn store_sample(&mut self, sample: &RawSample<'_>) {
         let thread = self.processes.thread(sample, &mut self.files, &mut self.profile);
-        let pid = sample.header.tgid;
         let memory = self.touched_memory(sample);
-        let mut frames = std::mem::take(&mut self.frames);
-        frames.clear();
-        let fit = self.pythons.merge(sample, &mut self.profile, &mut frames);
-        let (user, is_broken) = self
-            .processes
-            .user_stack(pid, &mut frames, &mut self.files, &mut self.profile);
+        let user = self.user_stack(sample);
         let header = &sample.header;
         let kernel = match sample.off_cpu {
             Some(_) => self.kernel.without_tracing(sample.kernel),
             None => sample.kernel,
         };
+        let stack = self.kernel_stack(user.stack, kernel);
         let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
         let value = value_of(trigger, header.period, sample.count);
         let is_hardware_time = trigger.is_nominal_time() && trigger.name == "cycles";
-        let of_user = || frames.iter().map(Frame::address);
+        let of_user = || self.frames.iter().map(Frame::address);
         let addresses: Option<Vec<u64>> =
             (self.raw_addresses).then(|| kernel.iter().copied().chain(of_user()).collect());
         let row = SampleRow {
@@ -114,17 +127,18 @@ impl Intake {
             duration_ns: sample.off_cpu.map_or(0, |away| away.duration_ns),
             cpu: header.cpu,
             thread,
-            stack: self.kernel_stack(user, kernel),
+            stack,
             value,
             count: sample
                 .off_cpu
                 .map_or(sample.count, |away| absences(value, away.duration_ns)),
             last_ns: sample.last_ns,
-            flags: flags_of(sample, is_broken, fit),
+            flags: flags_of(sample, &user),
             addresses: addresses.as_deref(),
             period: is_hardware_time.then_some(header.period),
             memory,
             off_cpu: sample.off_cpu.map(off_cpu_row),
+            waker: sample.off_cpu.and_then(|away| self.wakers.take(away.waking)),
         };
         self.stored += sample.count;
         if self.aggregate {
@@ -132,7 +146,44 @@ impl Intake {
         } else {
             self.profile.sample(row)
         }
-        self.frames = frames;
+    }
+
+    fn keep_waker(&mut self, waker: &RawSample<'_>, number: u64) {
+        let kernel = self.kernel.without_tracing(waker.kernel);
+        let row = match self.kernel.interrupt(kernel) {
+            None if waker.header.tgid != 0 => WakerRow {
+                thread: self.processes.thread(waker, &mut self.files, &mut self.profile),
+                stack: {
+                    let user = self.user_stack(waker).stack;
+                    self.kernel_stack(user, kernel)
+                },
+            },
+            part => WakerRow {
+                thread: self.interrupts(),
+                stack: self.kernel_stack(StackId::EMPTY, part.unwrap_or(kernel)),
+            },
+        };
+        self.wakers.add(number, row);
+    }
+
+    /// What stands for interrupts, for idle CPUs, and for what is outside of this process's PID namespace.
+    fn interrupts(&mut self) -> ThreadId {
+        *self.interrupts.get_or_insert_with(|| {
+            let process = self.profile.process(ProcessRow {
+                comm: INTERRUPTS.into(),
+                ..ProcessRow::default()
+            });
+            self.profile.thread(process, 0, 0, INTERRUPTS.as_bytes())
+        })
+    }
+
+    /// Of the user frames, which `frames` then has.
+    fn user_stack(&mut self, sample: &RawSample<'_>) -> UserStack {
+        self.frames.clear();
+        let fit = self.pythons.merge(sample, &mut self.profile, &mut self.frames);
+        let pid = sample.header.tgid;
+        let (stack, is_broken) = (self.processes).user_stack(pid, &mut self.frames, &mut self.files, &mut self.profile);
+        UserStack { stack, is_broken, fit }
     }
 
     /// The memory whose touch the sample is of, and where in it.
@@ -180,12 +231,20 @@ impl Intake {
     }
 }
 
+/// The user part of a sample's stack.
+struct UserStack {
+    stack: StackId,
+    is_broken: bool,
+    /// Of Python's frames, if there are any.
+    fit: Option<Fit>,
+}
+
 /// Of the kernel half, and what is found out here.
-fn flags_of(sample: &RawSample<'_>, is_broken: bool, fit: Option<Fit>) -> u32 {
+fn flags_of(sample: &RawSample<'_>, user: &UserStack) -> u32 {
     let mut flags = u32::from(sample.header.flags);
     let mut set = |flag, is_set: bool| flags |= if is_set { flag } else { 0 };
-    set(abi::USER_BROKEN, is_broken);
-    set(abi::PYTHON_GUESSED, fit == Some(Fit::Guessed));
+    set(abi::USER_BROKEN, user.is_broken);
+    set(abi::PYTHON_GUESSED, user.fit == Some(Fit::Guessed));
     if let Some(python) = sample.python {
         set(abi::PYTHON_CUT, python.end() != abi::PYTHON_COMPLETE);
         set(abi::GIL_KNOWN, python.summary & abi::PYTHON_KNOWS_GIL as u64 != 0);

@@ -37,8 +37,17 @@ pub struct KernelSpace {
     pub names: KernelNames,
     /// Found lately, each in the one place for its address: the same few thousand are seen again and again.
     lately: Vec<Option<(u64, LocationId)>>,
-    /// Whether addresses lie in what runs BPF programs, or in those.
-    is_tracing: HashMap<u64, bool>,
+    roles: HashMap<u64, Role>,
+}
+
+/// What an address in a stack is to a program that took the stack at a tracepoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// In what runs BPF programs, or in those.
+    Tracing,
+    /// Where an interrupt came in: its callers know nothing of it.
+    Interrupt,
+    Other,
 }
 
 /// How the functions between a tracepoint and its BPF program are called.
@@ -48,6 +57,18 @@ const TRACING: [&str; 5] = [
     "__bpf_trace_",
     "__traceiter_",
     "bpf_trampoline_",
+];
+
+/// How the functions begin at which an interrupt comes in: x86, arm64, each before and since it was reshaped.
+const INTERRUPTS: [&str; 8] = [
+    "asm_sysvec_",
+    "asm_common_interrupt",
+    "apic_timer_interrupt",
+    "common_interrupt",
+    "el1h_64_irq",
+    "el0t_64_irq",
+    "el1_irq",
+    "el0_irq",
 ];
 
 /// Places for locations found lately, a power of two.
@@ -64,22 +85,39 @@ impl KernelSpace {
             refreshed: None,
             names: KernelNames::default(),
             lately: vec![None; LATELY],
-            is_tracing: HashMap::new(),
+            roles: HashMap::new(),
         }
     }
 
     /// A stack, leaf first, that a program at a tracepoint has taken: without the program, and what called it.
     pub fn without_tracing<'a>(&mut self, stack: &'a [u64]) -> &'a [u64] {
-        let own = stack.iter().take_while(|address| self.is_tracing(**address)).count();
+        let is_tracing = |address: &&u64| self.role(**address) == Role::Tracing;
+        let own = stack.iter().take_while(is_tracing).count();
         &stack[own..]
     }
 
-    fn is_tracing(&mut self, address: u64) -> bool {
+    /// The part of a stack, leaf first, that an interrupt has, if it is one's.
+    pub fn interrupt<'a>(&mut self, stack: &'a [u64]) -> Option<&'a [u64]> {
+        let entry = stack
+            .iter()
+            .position(|address| self.role(*address) == Role::Interrupt)?;
+        Some(&stack[..=entry])
+    }
+
+    fn role(&mut self, address: u64) -> Role {
         let names = &self.names;
-        *self.is_tracing.entry(address).or_insert_with(|| {
+        *self.roles.entry(address).or_insert_with(|| {
             let found = names.look_up(0, &[address]);
             let entry = found.and_then(|mut found| found.pop().flatten());
-            entry.is_some_and(|entry| TRACING.iter().any(|start| entry.name.starts_with(start)))
+            let begins = |starts: &[&str]| {
+                let name = entry.as_ref().map_or("", |entry| &entry.name);
+                starts.iter().any(|start| name.starts_with(start))
+            };
+            match () {
+                () if begins(&TRACING) => Role::Tracing,
+                () if begins(&INTERRUPTS) => Role::Interrupt,
+                () => Role::Other,
+            }
         })
     }
 

@@ -50,6 +50,7 @@ mod targets;
 mod tracefs;
 pub mod unwind;
 mod waker;
+mod wakers;
 
 pub use board::{Status, WaitOutcome};
 pub use dump::dump;

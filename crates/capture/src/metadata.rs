@@ -178,6 +178,7 @@ fn counters(ending: &Ending<'_>) -> Value {
         "saved": counters.saved,
         "absent": ending.absent,
         "emitted": counters.emitted,
+        "wakings": counters.wakings,
         "combined": counters.combined,
         "lost_ring_full": counters.lost_ring_full,
         "lost_ring_combined": counters.lost_ring_combined,

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::abi;
+
 /// How often an event makes a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
@@ -81,6 +83,8 @@ pub struct Options {
     pub off_cpu_max: Duration,
     /// Of `off-cpu`: each absence is a sample, however many there are.
     pub off_cpu_exact: bool,
+    /// Of `off-cpu`: who ended each absence that is a sample.
+    pub wakers: bool,
     /// Of the ring, rounded up to a power of two; None: by rate and CPUs.
     pub ring_bytes: Option<usize>,
     /// Keep each sample's virtual addresses.
@@ -104,6 +108,19 @@ impl Options {
             Sampling::Period(_) => 10_000,
         };
         self.events.iter().map(rate).sum()
+    }
+
+    /// The kinds of programs that write records (`bpf/abi.h`, `enum hook`), each into rings of its own. Rings are looked
+    /// at in this order, so that a record refers to one that is there if that is in the same ring or a later one.
+    pub fn hooks(&self) -> Vec<u32> {
+        let off_cpu = self.off_cpu_event().map(|_| abi::HOOK_ARRIVAL);
+        let wakers = self.wakers.then_some(abi::HOOK_WAKING);
+        [abi::HOOK_EVENT].into_iter().chain(off_cpu).chain(wakers).collect()
+    }
+
+    /// Whether stacks may be those of any process: each may wake one that is recorded.
+    pub fn walks_all(&self) -> bool {
+        self.pids.is_empty() || self.wakers
     }
 
     /// Where among the events `off-cpu` is.

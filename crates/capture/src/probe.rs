@@ -93,6 +93,7 @@ fn options() -> Options {
         off_cpu_min: std::time::Duration::ZERO,
         off_cpu_max: std::time::Duration::MAX,
         off_cpu_exact: false,
+        wakers: false,
         ring_bytes: None,
         raw_addresses: false,
         drain_interval: None,

@@ -208,9 +208,10 @@ impl Programs {
     }
 
     /// Begins to follow how threads leave and come back to CPUs.
-    pub fn attach_off_cpu(&mut self) -> Result<()> {
+    pub fn attach_off_cpu(&mut self, wakers: bool) -> Result<()> {
         let failed = |error| bpf_error("threads off the CPU cannot be followed", &error);
-        for name in ["begin_presence", "arrive"] {
+        let waking = wakers.then_some("note_waker");
+        for name in ["begin_presence", "arrive"].into_iter().chain(waking) {
             self.hooks
                 .push(program(&mut self.object, name).attach().map_err(failed)?);
         }
@@ -411,7 +412,7 @@ pub fn configure(
         code_mask: CODE_MASK,
         begin_boottime_ns: cost::boottime_ns(),
         count_faults: fault_totals::are_wanted(options, triggers).into(),
-        first_ring: [0, rings.cpus as u32],
+        first_ring: first_rings(&options.hooks(), rings.cpus),
         off_cpu_min_ns: nanoseconds(options.off_cpu_min),
         off_cpu_max_ns: nanoseconds(options.off_cpu_max),
         off_cpu_event: options.off_cpu_event().unwrap_or(0) as u32,
@@ -420,6 +421,18 @@ pub fn configure(
         addressed: bits_of(triggers, Trigger::has_address),
     }
 }
+
+/// Where each hook's rings are; beyond the end for hooks that have none.
+fn first_rings(hooks: &[u32], cpus: usize) -> [u64; abi::HOOKS] {
+    let mut first = [NO_RING; abi::HOOKS];
+    for (at, hook) in hooks.iter().enumerate() {
+        first[*hook as usize] = (at * cpus) as u64;
+    }
+    first
+}
+
+/// A place that no map has, and that stays so when a CPU's number is added.
+const NO_RING: u64 = 1 << 31;
 
 /// A bit for each event that is so.
 fn bits_of(triggers: &[Trigger], is_so: impl Fn(&Trigger) -> bool) -> u32 {
@@ -538,6 +551,7 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger]) -> bool {
         Some("sample_event") => triggers.iter().any(|trigger| !is_tracepoint(trigger)),
         Some("sample_tracepoint") => triggers.iter().any(is_tracepoint),
         Some("arrive" | "begin_presence" | "begin_presences") => options.off_cpu_event().is_some(),
+        Some("note_waker") => options.wakers,
         Some("forget_mappings") => options.unwind,
         Some("follow_fork") => has_targets && options.inherit,
         Some("release_held") => !options.held_pids.is_empty(),

@@ -23,6 +23,8 @@ pub struct RawSample<'a> {
     pub address: Option<ProcessAddr>,
     /// Of a thread's time off the CPU: how it was.
     pub off_cpu: Option<abi::OffCpu>,
+    /// Of what is no sample, but tells who woke a thread: its number.
+    pub waking: Option<u64>,
 }
 
 /// The frames of Python's interpreter in a sample.
@@ -65,7 +67,7 @@ impl<'a> RawSample<'a> {
             HEADER_WORDS + self.kernel.len() + self.user.len() + self.python.map_or(0, |python| 1 + python.words.len());
         let details = match self.header.kind.into() {
             abi::RECORD_COMBINED => COMBINED_WORDS,
-            abi::RECORD_ADDRESSED => 1,
+            abi::RECORD_ADDRESSED | abi::RECORD_WAKING => 1,
             abi::RECORD_OFF_CPU => OFF_CPU_WORDS,
             _ => 0,
         };
@@ -85,26 +87,26 @@ impl<'a> RawSample<'a> {
         let (kernel, rest) = rest.split_at_checked(header.kernel_frames.into())?;
         let (user, rest) = rest.split_at_checked(header.user_frames.into())?;
         let (python, rest) = split_python(&header, rest)?;
-        let (count, last_ns, address) = match (u32::from(header.kind), rest) {
-            (abi::RECORD_COMBINED, [count, last_ns, ..]) => (*count, *last_ns, None),
-            (abi::RECORD_ADDRESSED, [address, ..]) => (1, header.boottime_ns, Some(ProcessAddr(*address))),
-            (abi::RECORD_SAMPLE | abi::RECORD_OFF_CPU, _) => (1, header.boottime_ns, None),
-            _ => return None,
-        };
-        let off_cpu = match header.kind.into() {
-            abi::RECORD_OFF_CPU => Some(off_cpu(rest)?),
-            _ => None,
-        };
-        Some(Self {
+        let mut sample = Self {
             header,
             kernel,
             user,
             python,
-            count,
-            last_ns,
-            address,
-            off_cpu,
-        })
+            count: 1,
+            last_ns: header.boottime_ns,
+            address: None,
+            off_cpu: None,
+            waking: None,
+        };
+        match (u32::from(header.kind), rest) {
+            (abi::RECORD_SAMPLE, _) => {}
+            (abi::RECORD_COMBINED, [count, last_ns, ..]) => (sample.count, sample.last_ns) = (*count, *last_ns),
+            (abi::RECORD_ADDRESSED, [address, ..]) => sample.address = Some(ProcessAddr(*address)),
+            (abi::RECORD_OFF_CPU, _) => sample.off_cpu = Some(off_cpu(rest)?),
+            (abi::RECORD_WAKING, [number, ..]) => sample.waking = Some(*number),
+            _ => return None,
+        }
+        Some(sample)
     }
 }
 
@@ -205,13 +207,25 @@ mod tests {
 
     #[test]
     fn a_record_of_time_off_the_cpu_has_its_details_behind_the_stack() {
-        let away = [5_000, 700, u64::from(abi::OFF_CPU_PREEMPTED)];
+        let away = [5_000, 700, 9, u64::from(abi::OFF_CPU_PREEMPTED)];
         let mut words = words(abi::RECORD_OFF_CPU, 1, 1, &[10, 20]);
         words.extend(away);
         let sample = RawSample::parse(&words).unwrap();
         let off_cpu = sample.off_cpu.unwrap();
         assert_eq!((off_cpu.duration_ns, off_cpu.queued_ns, off_cpu.flags), (5_000, 700, 1));
+        assert_eq!(off_cpu.waking, 9);
         assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
+        assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
+    }
+
+    #[test]
+    fn a_record_of_a_waking_has_its_number_behind_the_stack() {
+        let words = words(abi::RECORD_WAKING, 1, 0, &[10, 77]);
+        let sample = RawSample::parse(&words).unwrap();
+        assert_eq!(
+            (sample.waking, sample.record_bytes()),
+            (Some(77), 8 * words.len() as u64)
+        );
         assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
     }
 

@@ -106,7 +106,7 @@ impl Recording {
         let settle = |event| Trigger::settle(event, &options, online[0]);
         let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
         notes.extend(fault_totals::lack(&triggers));
-        let hooks = 1 + usize::from(options.off_cpu_event().is_some());
+        let hooks = options.hooks().len();
         let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online, hooks);
         let mut programs = Programs::load(&options, triggers.clone(), &layout)?;
         let rings = Rings::new(programs.rings(), layout, &online)?;
@@ -132,7 +132,7 @@ impl Recording {
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
         if off_cpu.is_some() {
-            programs.attach_off_cpu()?;
+            programs.attach_off_cpu(options.wakers)?;
         }
         Ok(Self {
             options,

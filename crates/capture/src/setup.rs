@@ -11,7 +11,7 @@ use crate::tracefs::Tracefs;
 /// Reads the processes that the first samples will be of, and says which are left: they have time.
 pub fn scan_first(options: &Options, intake: &mut Intake) -> Vec<u32> {
     let now_ns = cost::boottime_ns();
-    let all = if options.pids.is_empty() {
+    let all = if options.walks_all() {
         procfs::pids()
     } else {
         Vec::new()

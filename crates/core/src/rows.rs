@@ -246,6 +246,17 @@ pub struct SampleRow<'a> {
     pub memory: Option<(ObjectId, u64)>,
     /// Of time off the CPU, for the table `off_cpu`.
     pub off_cpu: Option<OffCpuRow>,
+    /// Who ended that, for the table `wakers`.
+    pub waker: Option<WakerRow>,
+}
+
+/// Who woke a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WakerRow {
+    /// Or an interrupt, which is a thread of process 0.
+    pub thread: ThreadId,
+    /// With which it did.
+    pub stack: StackId,
 }
 
 /// How a thread was away from the CPU.

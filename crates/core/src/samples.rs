@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::rows::{ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId, ThreadStateRow};
+use crate::rows::{ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId, ThreadStateRow, WakerRow};
 
 /// A column that takes no memory while all its values are the same.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,7 @@ pub(crate) struct Samples {
     pub(crate) faults: Vec<(u32, ObjectId, u64)>,
     pub(crate) thread_states: Vec<(u32, ThreadStateRow)>,
     pub(crate) off_cpu: Vec<(u32, OffCpuRow)>,
+    pub(crate) wakers: Vec<(u32, WakerRow)>,
     combined: HashMap<Key, u32>,
 }
 
@@ -96,6 +97,7 @@ impl Samples {
         let memory = sample.memory.map(|(object, offset)| (row, object, offset));
         self.faults.extend(memory);
         self.off_cpu.extend(sample.off_cpu.map(|away| (row, away)));
+        self.wakers.extend(sample.waker.map(|waker| (row, waker)));
     }
 
     pub(crate) fn combine(&mut self, sample: SampleRow) {

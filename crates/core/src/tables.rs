@@ -8,7 +8,7 @@ use arrow_schema::{Field, Schema};
 
 use crate::off_cpu::WaitReasons;
 use crate::profile::{Profile, Taken};
-use crate::rows::{LocationId, ObjectId, ThreadStateRow};
+use crate::rows::{LocationId, ObjectId, ThreadStateRow, WakerRow};
 use crate::samples::Column;
 
 /// (name, column, whether it may be null)
@@ -40,6 +40,7 @@ impl Profile {
         let has_states = !self.samples.thread_states.is_empty();
         let has_faults = !self.samples.faults.is_empty();
         let has_off_cpu = !self.samples.off_cpu.is_empty();
+        let has_wakers = !self.samples.wakers.is_empty();
         if has_addresses || has_states || has_faults || has_off_cpu || !self.samples.periods.is_empty() {
             let ids = ids_by_row(first_id, &order);
             tables.extend(has_addresses.then(|| ("addresses", self.addresses(&ids))));
@@ -47,6 +48,7 @@ impl Profile {
             tables.extend(has_states.then(|| ("thread_states", self.thread_states(&ids))));
             tables.extend(has_faults.then(|| ("faults", self.faults(&ids))));
             tables.extend(has_off_cpu.then(|| ("off_cpu", self.off_cpu(&ids))));
+            tables.extend(has_wakers.then(|| ("wakers", self.wakers(&ids)))); // of rows that have been off the CPU
         }
         tables
     }
@@ -143,6 +145,17 @@ impl Profile {
             ("state", utf8(each().map(|(_, away)| away.state.name())), false),
             ("reason", utf8(reason.into_iter()), false),
             ("queued_ns", uint64(each().map(|(_, away)| away.queued_ns)), false),
+        ])
+    }
+
+    fn wakers(&self, ids: &[u64]) -> RecordBatch {
+        let by_id = |(row, waker): &(u32, WakerRow)| (ids[*row as usize], waker.thread.0, waker.stack.0);
+        let mut rows: Vec<_> = self.samples.wakers.iter().map(by_id).collect();
+        rows.sort_unstable();
+        table([
+            ("sample", uint64(rows.iter().map(|row| row.0)), false),
+            ("thread", uint32(rows.iter().map(|row| row.1)), false),
+            ("stack", uint32(rows.iter().map(|row| row.2)), false),
         ])
     }
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from stackhound.profile.absences import absences_by
+from stackhound.profile.absences import absences_by, wakers
 from stackhound.profile.columns import number_keys
 from stackhound.profile.completeness import END_NAMES, ends
 from stackhound.profile.memory import memory_names, touched_memory
@@ -85,6 +85,7 @@ PROPERTY_KEYS: Final[dict[str, Callable[[Profile, Event], tuple[Sequence[Cell], 
     "stack": lambda profile, event: (END_NAMES, ends(profile.samples_of(event))),
     "state": lambda profile, event: absences_by(profile, event, "state"),
     "reason": lambda profile, event: absences_by(profile, event, "reason"),
+    "waker": wakers,
     "memory": lambda profile, event: (memory_names(profile), touched_memory(profile, event)),
 }
 SAMPLE_KEYS: Final = (*THREAD_KEYS, *PROPERTY_KEYS)

@@ -49,7 +49,7 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
     "sort",
     type=split_names,
     metavar="KEY,...",
-    help="By comm, pid, tid, process, thread, stack, state, reason, memory, object, symbol, file, line. "
+    help="By comm, pid, tid, process, thread, stack, state, reason, waker, memory, object, symbol, file, line. "
     "--tree: process or thread.",
 )
 @click.option("--tree", "as_tree", is_flag=True, help="The call tree.")

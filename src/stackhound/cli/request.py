@@ -72,6 +72,7 @@ _OFF_CPU: Final = (
     ),
     click.option("--max-us", "off_cpu_max_us", type=int, metavar="N", help="Of off-cpu: leave out longer absences."),
     flag("--off-cpu-exact", help="Of off-cpu: record each absence, whatever that costs."),
+    flag("--wakers", help="Of off-cpu: record who woke the thread, and where."),
 )
 
 _HOW: Final = (
@@ -131,6 +132,7 @@ _RECORD_OPTIONS: Final = (
     "off_cpu_min_us",
     "off_cpu_max_us",
     "off_cpu_exact",
+    "wakers",
     "aggregate",
     "lines",
     "ring_bytes",

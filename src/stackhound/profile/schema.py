@@ -162,6 +162,12 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
         "reason": "utf8",  # what it waited for, told by the kernel's functions: ``futex``, ``poll``, …, ``other``
         "queued_ns": "uint64",  # of the time away: ready, but without a CPU
     },
+    # Who woke the thread of an off-cpu sample (``--wakers``). No row: nobody had to, or nobody was expected to matter.
+    "wakers": {
+        "sample": "uint64",
+        "thread": "uint32",  # of process 0 where it was an interrupt, or a thread that cannot be seen from here
+        "stack": "uint32",  # with which it did; of an interrupt only its own part
+    },
 }
 
 #: Those that say more about samples.
@@ -182,6 +188,8 @@ REFERENCES: Final[dict[tuple[str, str], str]] = {
     ("mappings", "object"): "objects",
     ("threads", "process"): "processes",
     ("faults", "object"): "objects",
+    ("wakers", "thread"): "threads",
+    ("wakers", "stack"): "stacks",
     ("event_totals", "event"): "events",
 }
 

@@ -38,6 +38,7 @@ class RecordOptions:
         off_cpu_exact: of ``off-cpu``: a sample for each absence, whatever that costs.
         off_cpu_min_us: of ``off-cpu``: leave out shorter absences.
         off_cpu_max_us: of ``off-cpu``: leave out longer ones; None leaves out none.
+        wakers: of ``off-cpu``: record who woke the thread, with the stack that did it.
         software_only: use cpu-clock even where there is a cycle counter.
         inherit: follow children of ``pids``.
         comm: only threads that are called so (the kernel keeps 15 bytes).
@@ -72,6 +73,7 @@ class RecordOptions:
     off_cpu_exact: bool = False
     off_cpu_min_us: int = 0
     off_cpu_max_us: int | None = None
+    wakers: bool = False
     software_only: bool = False
     inherit: bool = True
     comm: str = ""
@@ -124,6 +126,7 @@ class RecordOptions:
             "off_cpu_min_us": self.off_cpu_min_us,
             "off_cpu_max_us": MAX_OFF_CPU_US if self.off_cpu_max_us is None else self.off_cpu_max_us,
             "off_cpu_exact": self.off_cpu_exact,
+            "wakers": self.wakers,
             "ring_bytes": self.ring_bytes,
             "raw_addresses": self.raw_addresses,
             "drain_interval_ms": self.drain_interval_ms,
@@ -219,6 +222,10 @@ class RecordOptions:
                 f"no absence is both {shortest} µs or longer and {longest} µs or shorter",
                 "give --min-us at most what --max-us has",
             )
+        if self.wakers and all(source.type != OFF_CPU for source in self.sources):
+            raise UsageError("wakers are told with time off the CPU", "add -e off-cpu, or drop --wakers")
+        if self.wakers and self.aggregate:
+            raise UsageError("what is combined has no waker of its own", "drop --aggregate or --wakers")
 
     def _check_ring(self) -> None:
         size = self.ring_bytes

@@ -13,6 +13,7 @@ from stackhound.profile.profile import Profile
 from stackhound.profile.schema import OPTIONAL_TABLES, REFERENCES, SIDE_TABLES, TABLES
 from stackhound.transform.merge_metadata import boot_shifts_ns, merge_metadata
 from stackhound.transform.rows import concatenate_rows
+from stackhound.transform.stacks import users
 from stackhound.transform.unify import unify_all
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def merge(profiles: Sequence[Profile]) -> Profile:
     tables, new_locations = unify_all(tables)
     parent, location, depth, ids = build_stacks(offsets, new_locations[locations])
     tables["stacks"] = make_stacks(parent, location, depth, tables["locations"], tables["objects"])
-    tables["samples"] = with_columns(tables["samples"], stack=ids[to_numpy(tables["samples"]["stack"])])
+    for name, column in users(tables):
+        tables[name] = with_columns(tables[name], **{column: ids[to_numpy(tables[name][column])]})
     tables = _sort_samples(tables)
     in_order = {name: tables[name] for name in TABLES | OPTIONAL_TABLES if name in tables}
     return Profile(in_order, merge_metadata(profiles, shifts_ns))

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from stackhound.profile import Profile
     from stackhound.profile.columns import Numbers
 
-#: Columns with ids of stacks, but for the tree itself.
-USERS = [key for key, target in REFERENCES.items() if target == "stacks" and key[0] != "stacks"]
+
+def users(tables: Mapping[str, Table]) -> list[tuple[str, str]]:
+    """Columns with ids of stacks, but for the tree itself."""
+    columns = [key for key, target in REFERENCES.items() if target == "stacks" and key[0] != "stacks"]
+    return [(name, column) for name, column in columns if name in tables]
 
 
 def read_used_paths(profile: Profile) -> tuple[Numbers, Numbers, Numbers]:
     """The stacks that are referred to (sorted), and their paths: int64 offsets, uint32 locations."""
-    used = np.unique(np.concatenate([profile.numbers(*user) for user in USERS])).astype(np.int64)
+    used = np.unique(np.concatenate([profile.numbers(*user) for user in users(profile.tables)])).astype(np.int64)
     paths = read_paths(profile.numbers("stacks", "parent"), profile.numbers("stacks", "location"))
     offsets, locations = select_paths(*paths, used)
     return used, offsets.astype(np.int64), locations
@@ -48,6 +51,6 @@ def replace_stacks(
     new_ids[used] = ids
     stacks = make_stacks(parent, location, depth, tables["locations"], tables["objects"])
     result = {**tables, "stacks": stacks}
-    for name, column in USERS:
+    for name, column in users(tables):
         result[name] = with_columns(result[name], **{column: new_ids[to_numpy(result[name][column])]})
     return result

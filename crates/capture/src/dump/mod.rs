@@ -255,5 +255,6 @@ fn without_stack(header: abi::SampleHeader) -> RawSample<'static> {
         count: 1,
         address: None,
         off_cpu: None,
+        waking: None,
     }
 }

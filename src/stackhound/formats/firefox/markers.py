@@ -50,11 +50,19 @@ class Field(NamedTuple):
 
 
 class Side(NamedTuple):
-    """The side table of an event, and what the front-end writes on its bars in the marker chart."""
+    """A side table of an event.
+
+    Attributes:
+        table: its name.
+        chart_label: what the front-end writes on the bars in the marker chart; empty: the side tables before this say.
+        fields: what of it is shown.
+        prefix: of the fields' keys, where the columns' names say too little without the table's.
+    """
 
     table: str
     chart_label: str
     fields: tuple[Field, ...]
+    prefix: str = ""
 
 
 _FAULT: Final = Side(
@@ -66,30 +74,35 @@ _FAULT: Final = Side(
         Field("ns", "Latency", "duration", "time"),
     ),
 )
-SIDE_TABLES: Final = {
-    "off-cpu": Side(
-        "off_cpu",
-        "{marker.data.reason}",
-        (
-            Field("state", "State", "unique-string", "text"),
-            Field("reason", "Reason", "unique-string", "text"),
-            Field("waker_thread", "Woken by", "unique-string", "thread"),
-            Field("waker_stack", "From", "unique-string", "stack"),
+SIDE_TABLES: Final[dict[str, tuple[Side, ...]]] = {
+    "off-cpu": (
+        Side(
+            "off_cpu",
+            "{marker.data.reason}",
+            (Field("state", "State", "unique-string", "text"), Field("reason", "Reason", "unique-string", "text")),
+        ),
+        Side(
+            "wakers",
+            "",
+            (Field("thread", "Woken by", "unique-string", "thread"), Field("stack", "From", "unique-string", "stack")),
+            prefix="waker_",
         ),
     ),
-    "block-io": Side(
-        "block_io",
-        "{marker.data.operation} {marker.data.bytes}",
-        (
-            Field("device", "Device", "unique-string", "text"),
-            Field("operation", "Operation", "unique-string", "text"),
-            Field("bytes", "Size", "bytes", "number"),
-            Field("queue_ns", "In the queue", "duration", "time"),
-            Field("device_ns", "On the device", "duration", "time"),
+    "block-io": (
+        Side(
+            "block_io",
+            "{marker.data.operation} {marker.data.bytes}",
+            (
+                Field("device", "Device", "unique-string", "text"),
+                Field("operation", "Operation", "unique-string", "text"),
+                Field("bytes", "Size", "bytes", "number"),
+                Field("queue_ns", "In the queue", "duration", "time"),
+                Field("device_ns", "On the device", "duration", "time"),
+            ),
         ),
     ),
-    "major-faults": _FAULT,
-    "minor-faults": _FAULT,
+    "major-faults": (_FAULT,),
+    "minor-faults": (_FAULT,),
 }
 NO_MARKERS: Final = table(name=[], startTime=[], endTime=[], phase=[], category=[], data=[])
 
@@ -189,14 +202,14 @@ def _cause(time_ms: float, stack: int) -> str:
 
 
 def _schema(profile: Profile, event: Event) -> dict[str, Any]:
-    side = SIDE_TABLES.get(event.name)
+    sides = _sides(profile, event)
     fields = [{"key": "value", "label": "Value", "format": VALUE_FORMATS.get(event.unit, "integer")}]
-    labels: dict[str, str] = {}
-    if side and has_numbers(profile, side.table, "sample"):
-        fields += [
-            {"key": field.column, "label": field.label, "format": field.format} for field in _fields_of(profile, side)
-        ]
-        labels = {"chartLabel": side.chart_label, "tableLabel": side.chart_label}
+    fields += [
+        {"key": side.prefix + field.column, "label": field.label, "format": field.format}
+        for side in sides
+        for field in _fields_of(profile, side)
+    ]
+    labels = {"chartLabel": sides[0].chart_label, "tableLabel": sides[0].chart_label} if sides else {}
     overview = [] if event.name == "off-cpu" else ["timeline-overview"]  # its sleeps are among the samples already
     return {
         "name": event.name,
@@ -210,15 +223,25 @@ def _schema(profile: Profile, event: Event) -> dict[str, Any]:
 # --- What side tables say ---------------------------------------------------------------------------------------------
 
 
+def _sides(profile: Profile, event: Event) -> list[Side]:
+    """Those of the event's side tables that are there."""
+    return [side for side in SIDE_TABLES.get(event.name, ()) if has_numbers(profile, side.table, "sample")]
+
+
 def _side_texts(profile: Profile, event: Event, rows: Numbers, strings: Strings) -> list[str]:
     """More fields of each sample, as JSON that goes on with a comma; empty where nothing is said."""
-    side = SIDE_TABLES.get(event.name)
-    if side is None or not has_numbers(profile, side.table, "sample") or len(rows) == 0:
-        return [""] * len(rows)
-    columns = [_field_texts(profile, side.table, field, strings) for field in _fields_of(profile, side)]
-    texts = ["".join(parts) for parts in zip(*columns, strict=True)] if columns else []
-    by_sample = dict(zip(profile.numbers(side.table, "sample").tolist(), texts, strict=False))
-    return [by_sample.get(number, "") for number in profile.numbers("samples", "id")[rows].tolist()]
+    texts = [""] * len(rows)
+    for side in _sides(profile, event):
+        by_sample = _texts_by_sample(profile, side, strings)
+        numbers = profile.numbers("samples", "id")[rows].tolist()
+        texts = [text + by_sample.get(number, "") for text, number in zip(texts, numbers, strict=True)]
+    return texts
+
+
+def _texts_by_sample(profile: Profile, side: Side, strings: Strings) -> dict[int, str]:
+    columns = [_field_texts(profile, side, field, strings) for field in _fields_of(profile, side)]
+    texts = ["".join(parts) for parts in zip(*columns, strict=True)]
+    return dict(zip(profile.numbers(side.table, "sample").tolist(), texts, strict=False))
 
 
 def _fields_of(profile: Profile, side: Side) -> list[Field]:
@@ -233,12 +256,12 @@ def _fields_of(profile: Profile, side: Side) -> list[Field]:
     return [field for field in side.fields if is_sound(field)]
 
 
-def _field_texts(profile: Profile, name: str, field: Field, strings: Strings) -> list[str]:
-    values = to_list(profile.table(name)[field.column])
+def _field_texts(profile: Profile, side: Side, field: Field, strings: Strings) -> list[str]:
+    values = to_list(profile.table(side.table)[field.column])
     show = _VALUES[field.kind](profile, strings)
     rows = profile.table(_REFERENCES[field.kind]).num_rows if field.kind in _REFERENCES else None
     known = {value: show(value) for value in set(values) if value is not None and (rows is None or value < rows)}
-    return [f',"{field.column}":{known[value]}' if value in known else "" for value in values]
+    return [f',"{side.prefix}{field.column}":{known[value]}' if value in known else "" for value in values]
 
 
 def _show_text(_: Profile, strings: Strings) -> Callable[[str], int]:
