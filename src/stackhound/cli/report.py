@@ -31,13 +31,19 @@ EXAMPLES: Final = (
     ("which files' stacks are complete, and why others are not", "stackhound report --sort object,stack"),
     ("a source file with the time beside its lines", "stackhound report --lines app.py"),
     ("which Python functions hold the interpreter's lock", "stackhound report --gil"),
+    ("where the time of the busiest process went: CPU, locks, disk, …", "stackhound report --why"),
+    ("what its threads did when", "stackhound report --timeline"),
     ("source lines of one process, for a script", "stackhound report -p 1234 --sort line --json"),
 )
 
 #: perf's names of the same keys
 ALIASES: Final = {"dso": "object", "sym": "symbol", "function": "symbol", "srcline": "line", "srcfile": "file"}
 CELL_WIDTH: Final = 60  # of all but the last column
-VIEWS: Final = {"--tree": "as_tree", "--lines": "source", "--gil": "by_lock"}
+VIEWS: Final = {"--tree": "as_tree", "--lines": "source", "--gil": "by_lock", "--why": "why", "--timeline": "timeline"}
+#: Views of time on the CPU and off it together.
+VIEWS_OF_TIME: Final = {"--why": "why", "--timeline": "timeline"}
+#: What such a view is of when it is not said.
+BUSIEST: Final = ""
 ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
 
 
@@ -57,6 +63,20 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
 @click.option("--all", "everything", is_flag=True, help="With --lines: the whole file, not only around the time.")
 @click.option(
     "--gil", "by_lock", is_flag=True, help="Python's functions by time with and without the interpreter's lock."
+)
+@click.option(
+    "--why",
+    is_flag=False,
+    flag_value=BUSIEST,
+    metavar="[PID]",
+    help="Where the wall time of a process went, by id or name.  [default: the busiest]",
+)
+@click.option(
+    "--timeline",
+    is_flag=False,
+    flag_value=BUSIEST,
+    metavar="[THREAD]",
+    help="What a thread did when, by id or name; of a PID all threads.  [default: of the busiest]",
 )
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=40, help="So many rows; 0 is all.  [default: 40]")
 @click.option(
@@ -80,6 +100,8 @@ def command(
     source: str | None,
     everything: bool,
     by_lock: bool,
+    why: str | None,
+    timeline: str | None,
     as_json: bool,
     event: str | None,
     limit: int,
@@ -97,7 +119,11 @@ def command(
     keys = _read_keys(sort, as_tree)
     selection = Selection.parse(context.params)
     profile = selection.apply(load(profile_path))
-    if source:
+    if why is not None:
+        show_why(profile, why, as_json)
+    elif timeline is not None:
+        show_timeline(profile, timeline, limit, as_json)
+    elif source:
         show_lines(profile, profile.event(event), source, least, everything, as_json)
     elif by_lock:
         show_lock(profile, event, limit, as_json)
@@ -145,6 +171,37 @@ def show_lock(profile: Profile, event: str | None, limit: int, as_json: bool) ->
         show([*_head(profile, report.event), *draw(report, limit)])
 
 
+def show_why(profile: Profile, asked: str, as_json: bool) -> None:
+    """Print where the wall time of a process went."""
+    from stackhound.cli.why import TOP, as_document, draw
+    from stackhound.profile.portions import find_missing
+    from stackhound.profile.targets import find_process
+    from stackhound.profile.wall_time import account_for
+
+    find_missing(profile)
+    time = account_for(profile, find_process(profile, asked), TOP)
+    if as_json:
+        click.echo(json.dumps(as_document(profile, time), indent=1))
+    else:
+        show(list(draw(profile, time)))
+
+
+def show_timeline(profile: Profile, asked: str, limit: int, as_json: bool) -> None:
+    """Print what threads did when."""
+    from stackhound.cli.timeline import as_documents, draw
+    from stackhound.profile.portions import find_missing
+    from stackhound.profile.targets import find_threads
+    from stackhound.profile.timeline import draw_timelines
+
+    find_missing(profile)
+    timelines = draw_timelines(profile, find_threads(profile, asked))[: limit or None]
+    if as_json:
+        document = {"start_boottime_ns": profile.start_boottime_ns, "duration_ns": profile.duration_ns}
+        click.echo(json.dumps({**document, "threads": as_documents(timelines)}))
+    else:
+        show(list(draw(profile, timelines)))
+
+
 def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, as_json: bool) -> None:
     """Print what the samples have in common, a row a group."""
     from stackhound.cli.breakdown import break_down
@@ -161,15 +218,26 @@ def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, a
 
 def _check_view(given: dict[str, Any]) -> None:
     """See that what is asked for is one view."""
-    views = [option for option, name in VIEWS.items() if given[name]]
+    views = [option for option, name in VIEWS.items() if given[name] not in (None, False)]
     if len(views) > 1:
         raise UsageError(f"{' and '.join(views)} are views of their own", f"keep one, for example {views[0]}")
-    if given["sort"] and (given["by_lock"] or given["source"]):
+    if given["sort"] and views and not given["as_tree"]:
         raise UsageError(f"{views[0]} has an order of its own", "drop --sort")
+    _check_view_of_time(given)
     if given["everything"] and not given["source"]:
         raise UsageError("--all is of the lines of a file", "add --lines FILE")
     if given["inverted"] and not given["as_tree"]:
         raise UsageError("--inverted turns a call tree around", "add --tree")
+
+
+def _check_view_of_time(given: dict[str, Any]) -> None:
+    for option, name in VIEWS_OF_TIME.items():
+        if given[name] is None:
+            continue
+        if given["event"]:
+            raise UsageError(f"{option} is of cpu and off-cpu together", "drop --event")
+        if given[name].endswith(".hound"):  # INPUT where the option's own argument would be
+            raise UsageError(f"{option} {given[name]} says no process", f"write report {given[name]} {option}")
 
 
 def _read_keys(sort: tuple[str, ...] | None, as_tree: bool) -> tuple[str, ...]:

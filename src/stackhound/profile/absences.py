@@ -27,6 +27,12 @@ def absences_by(profile: Profile, event: Event, column: str) -> tuple[list[str],
     return [*texts, NONE], _of_samples(profile, event, ("off_cpu", of_absence), len(texts))
 
 
+def queued_ns_of(profile: Profile, event: Event) -> Numbers:
+    """For how long of its absence each sample's thread was ready, but without a CPU: int64 (n_samples,)."""
+    known = ("off_cpu", profile.numbers("off_cpu", "queued_ns")) if "off_cpu" in profile.tables else None
+    return _of_samples(profile, event, known, 0)
+
+
 def wakers(profile: Profile, event: Event) -> tuple[list[str], Numbers]:
     """The threads that woke others, and which of them ended each sample of an event: int64 (n_samples,)."""
     names = [

@@ -140,6 +140,12 @@ class Profile(TableSet):
         """Whether the stacks run leaf → root (`invert`)."""
         return bool(self._metadata.get("inverted", False))
 
+    @property
+    def is_aggregated(self) -> bool:
+        """Whether samples were combined while recording, which leaves few of their times."""
+        options = self._metadata.get("options")
+        return isinstance(options, dict) and bool(options.get("aggregate"))
+
     @cached_property
     def frames(self) -> Frames:
         """What pictures show at each location."""

@@ -25,7 +25,7 @@ _EVALUATION: Final = "_PyEval_EvalFrameDefault"
 
 #: Entries of system calls: x86-64's, its 32-bit ones, arm64's (``SYSCALL_DEFINEx`` of the kernel), and what they call.
 _ENTRY: Final = re.compile(r"__(?:x64|ia32|arm64)(?:_compat)?_sys_(\w+)|(?:__do_sys_|__se_sys_|ksys_)(\w+)")
-_PAGE_FAULT: Final = re.compile(r"(asm_)?exc_page_fault|do_user_addr_fault|do_page_fault")
+PAGE_FAULT: Final = re.compile(r"(asm_)?exc_page_fault|do_user_addr_fault|do_page_fault")
 
 #: By system call, what ends the sleep in it; a call that is not here names itself.
 WAITS_FOR: Final = {
@@ -64,7 +64,7 @@ def find_system_call(frames: Sequence[ThreadFrame]) -> str | None:
             break
         if entry := _ENTRY.fullmatch(frame.name):
             found = entry[1] or entry[2]
-        elif _PAGE_FAULT.fullmatch(frame.name):
+        elif PAGE_FAULT.fullmatch(frame.name):
             found = "page fault"
     return found
 
