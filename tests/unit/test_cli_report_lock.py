@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from fixtures.profiles import CPU, FAULTS, build_profile
+from fixtures.profiles import CPU, FAULTS, Frame, build_profile
 from stackhound.cli.main import main
 from stackhound.profile import Event
 from stackhound.profile.columns import with_columns
@@ -37,6 +37,8 @@ WAITING = [
      "off-cpu"),
     ([*WORK, "select", "k:poll"], 500 * MS, FREE, "off-cpu"),
     (["other", "take_gil"], 100 * MS, 0, "off-cpu"),
+    ([*WORK, "k:page_fault"], 8 * MS, HELD, "off-cpu"),
+    ([*PACK, "take_gil", "k:preempt"], 3 * MS, HELD, "off-cpu"),
 ]  # fmt: skip
 
 
@@ -60,7 +62,7 @@ def shown(capsys, *arguments, status=0):
 
 
 def rows(capsys, *arguments):
-    """{function: (held, without, waiting)} in ms."""
+    """{function: (held, without, away, waiting)} in ms."""
     document = json.loads(shown(capsys, "--json", *arguments))
     return {
         row["function"]: tuple(row[name] if row[name] is None else row[name] // MS for name in row if name in TIMES)
@@ -68,7 +70,7 @@ def rows(capsys, *arguments):
     }
 
 
-TIMES = ("held", "without", "waiting")
+TIMES = ("held", "without", "away", "waiting")
 
 
 def test_time_on_the_cpu_is_told_apart_by_the_lock_for_each_python_function(capsys):
@@ -76,7 +78,7 @@ def test_time_on_the_cpu_is_told_apart_by_the_lock_for_each_python_function(caps
         "the lock's holder is known in 5 of 6 samples of Python\n"
         "of their 105 ms 85.7% with the lock\n"
         "not known: free-threaded builds, which have none, and versions that are not read\n"
-        "waiting for the lock is time asleep, which was not recorded (off-cpu)\n"
+        "waiting for the lock is time off the CPU, which was not recorded (-e cpu,off-cpu)\n"
         "\n"
         "   held  without       held    without  function              file\n"
         "  76.2%     0.0%    80.0 ms       0 ns  app.work              app.py\n"
@@ -85,19 +87,31 @@ def test_time_on_the_cpu_is_told_apart_by_the_lock_for_each_python_function(caps
     )
 
 
-def test_waiting_has_a_column_when_time_asleep_was_recorded(capsys):
+def test_time_off_the_cpu_has_columns_when_it_was_recorded(capsys):
     save([(*row, "cpu") for row in ON_CPU] + WAITING, (CPU, OFF_CPU))
     assert rows(capsys) == {
-        "app.work": (80, 0, 30), "app.pack": (10, 10, 15), "(no Python function)": (0, 5, 0),
+        "app.work": (80, 0, 8, 30), "app.pack": (10, 10, 3, 15), "(no Python function)": (0, 5, 0, 0),
     }  # fmt: skip
     text = shown(capsys)
-    assert "   held  without  waiting       held    without    waiting  function" in text
-    assert "  76.2%     0.0%    28.6%    80.0 ms       0 ns    30.0 ms  app.work" in text
+    assert "   held  without     away  waiting       held    without       away    waiting  function" in text
+    assert "  76.2%     0.0%     7.6%    28.6%    80.0 ms       0 ns    8.00 ms    30.0 ms  app.work" in text
     assert "was not recorded" not in text
 
 
-def test_without_time_asleep_waiting_is_not_zero_but_unknown(capsys):
-    assert rows(capsys)["app.work"] == (80, 0, None)
+@pytest.mark.parametrize("options", [[], ["--native-internals"]])
+def test_in_a_stripped_interpreter_who_waits_is_known_by_what_the_c_library_is_asked_for(capsys, options):
+    loop = Frame("_PyEval_EvalFrameDefault", path="/usr/bin/python3.11")
+    nameless = Frame(None, path="/usr/bin/python3.11", address=0x77)
+    condition = Frame("pthread_cond_timedwait", path="/lib/libc.so.6")
+    other = Frame("queue_get", path="/lib/queue.so")
+    stacks = {9: [nameless, condition], 4: [condition], 100: [other, condition], 200: [nameless, other]}
+    waiting = [([loop, *WORK[1:], *frames, "k:futex"], value * MS, FREE, "off-cpu") for value, frames in stacks.items()]
+    save([([loop, *WORK[1:]], 60 * MS, HELD, "cpu"), *waiting], (CPU, OFF_CPU))
+    assert rows(capsys, *options) == {"app.work": (60, 0, 0, 13)}
+
+
+def test_without_time_off_the_cpu_waiting_is_not_zero_but_unknown(capsys):
+    assert rows(capsys)["app.work"] == (80, 0, None, None)
 
 
 def test_json_says_how_many_samples_are_known(capsys):
@@ -111,9 +125,9 @@ def test_another_event_is_counted_in_its_own_unit(capsys):
     assert "100.0%     0.0%          3          0  app.pack" in shown(capsys, "--event", "page-faults")
 
 
-def test_time_asleep_is_no_event_to_hold_the_lock_in(capsys):
+def test_time_off_the_cpu_is_no_event_to_choose(capsys):
     save([(*row, "cpu") for row in ON_CPU] + WAITING, (CPU, OFF_CPU))
-    assert "time asleep is waiting" in shown(capsys, "--event", "off-cpu", status=2)
+    assert "time off the CPU has columns of its own" in shown(capsys, "--event", "off-cpu", status=2)
 
 
 def test_a_selection_applies_and_rows_are_limited(capsys):

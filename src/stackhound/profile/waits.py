@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 TAKES_LOCK: Final = frozenset(
     {"take_gil", "drop_gil", "PyEval_RestoreThread", "PyEval_AcquireThread", "PyEval_AcquireLock", "PyGILState_Ensure"}
 )
-#: What of the C library those two call; nothing else in the interpreter does, whose other locks are semaphores
-#: (``Python/thread_pthread.h``, ``Python/parking_lot.c``).
-_CONDITION_WAIT: Final = re.compile(r"_*pthread_cond_(timed|clock)?wait\w*")
-#: Exported by every interpreter.
-_EVALUATION: Final = "_PyEval_EvalFrameDefault"
+#: What of the C library ``take_gil`` and ``drop_gil`` call; nothing else in the interpreter does, whose other locks are
+#: semaphores (``Python/thread_pthread.h``, ``Python/parking_lot.c``).
+LOCK_CALL: Final = re.compile(r"(__GI_)?_*pthread_(mutex_(un)?lock|cond_(\w*wait|signal))\w*")
+#: Executes Python code. Exported by every interpreter: its file is one.
+EVALUATION: Final = "_PyEval_EvalFrameDefault"
 
 #: Entries of system calls: x86-64's, its 32-bit ones, arm64's (``SYSCALL_DEFINEx`` of the kernel), and what they call.
 _ENTRY: Final = re.compile(r"__(?:x64|ia32|arm64)(?:_compat)?_sys_(\w+)|(?:__do_sys_|__se_sys_|ksys_)(\w+)")
@@ -71,12 +71,12 @@ def find_system_call(frames: Sequence[ThreadFrame]) -> str | None:
 
 def waits_for_lock(frames: Sequence[ThreadFrame]) -> bool:
     """Whether a stack, leaf first, waits for Python's lock: above its innermost Python function."""
-    interpreters = {frame.object for frame in frames if frame.name == _EVALUATION}
+    interpreters = {frame.object for frame in frames if frame.name == EVALUATION}
     for frame, caller in pairwise(frames):
         if frame.kind == "python":
             return False
         if frame.name in TAKES_LOCK:
             return True
-        if caller.object in interpreters and _CONDITION_WAIT.fullmatch(frame.name):
+        if caller.object in interpreters and LOCK_CALL.fullmatch(frame.name):
             return True
     return False
