@@ -24,6 +24,8 @@ from stackhound.formats import FORMATS, by_name, by_path
         ("x.speedscope.json", "speedscope"),
         ("x.svg", "svg"),
         ("X.HTML", "html"),
+        ("x.pftrace", "perfetto"),
+        ("x.perfetto-trace", "perfetto"),
         ("stackhound.hound", "hound"),
     ],
 )
@@ -32,7 +34,7 @@ def test_a_suffix_asks_for_its_format(path, name):
     assert by_name(name) is by_path(path)
 
 
-@pytest.mark.parametrize("path", ["x.json", "x.gz", "folded", "x.folded/y", "x.perfetto-trace"])
+@pytest.mark.parametrize("path", ["x.json", "x.gz", "folded", "x.folded/y", "x.perfetto"])
 def test_a_suffix_that_no_format_has_is_answered_with_those_there_are(path):
     with pytest.raises(UsageError, match=r"--format.*\.folded.*\.pb\.gz") as raised:
         by_path(path)

@@ -131,7 +131,7 @@ def test_sleeps_say_why_and_who_ended_them():
     profile = build(rows, (CPU_100, OFF_CPU), durations_ms=(0, 50, 0))
     waker_stack = profile.numbers("samples", "stack").tolist()[2]
     waker = profile.texts("threads", "comm").index("waker")
-    profile = side(profile, "off_cpu", sample=[1], state=["waiting"], reason=["futex"], queued_ns=[0])
+    profile = side(profile, "off_cpu", sample=[1], state=["waiting"], reason=["futex"], queued_ns=[5 * MS])
     profile = side(profile, "wakers", sample=[1], thread=[waker], stack=[waker_stack])
     assert Document(profile).markers("app") == [
         (
@@ -145,6 +145,7 @@ def test_sleeps_say_why_and_who_ended_them():
                 "value": 50 * MS,
                 "state": "waiting",
                 "reason": "futex",
+                "queued_ns": 5,
                 "waker_thread": "waker (8)",
                 "waker_stack": "notify ← main",
             },
@@ -194,7 +195,7 @@ def test_side_tables_that_are_not_what_they_should_be_do_no_harm(said):
 def test_row_numbers_of_nothing_are_left_out():
     rows = [("app", 7, 20, ["work"], 10), ("app", 7, 75, ["work"], 50, "off-cpu")]
     profile = build(rows, (CPU_100, OFF_CPU), durations_ms=(0, 50))
-    profile = side(profile, "off_cpu", sample=[1], state=["waiting"], reason=["futex"], queued_ns=[0])
+    profile = side(profile, "off_cpu", sample=[1], state=["waiting"], reason=["futex"], queued_ns=[5 * MS])
     profile = side(profile, "wakers", sample=[1], thread=[2**31], stack=[2**31])
     ((*_, data),) = Document(profile).markers("app")
     assert (data["reason"], "waker_thread" in data, "waker_stack" in data) == ("futex", False, False)

@@ -23,6 +23,7 @@ EXAMPLES: Final = (
     ("for 'go tool pprof'", "stackhound export night.hound -o night.pb.gz"),
     ("folded stacks of one event into a pipe", "stackhound export --event cpu --format folded | flamegraph.pl"),
     ("only what one process did in functions called json…", "stackhound export -p 1234 --focus ^json -o json.svg"),
+    ("threads over time in ui.perfetto.dev", "stackhound export -o night.pftrace"),
     ("tables for polars, DuckDB, Spark", "stackhound export --format parquet -o tables"),
 )
 

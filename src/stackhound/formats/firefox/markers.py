@@ -79,7 +79,11 @@ SIDE_TABLES: Final[dict[str, tuple[Side, ...]]] = {
         Side(
             "off_cpu",
             "{marker.data.reason}",
-            (Field("state", "State", "unique-string", "text"), Field("reason", "Reason", "unique-string", "text")),
+            (
+                Field("state", "State", "unique-string", "text"),
+                Field("reason", "Reason", "unique-string", "text"),
+                Field("queued_ns", "Ready, without a CPU", "duration", "time"),
+            ),
         ),
         Side(
             "wakers",
@@ -202,12 +206,12 @@ def _cause(time_ms: float, stack: int) -> str:
 
 
 def _schema(profile: Profile, event: Event) -> dict[str, Any]:
-    sides = _sides(profile, event)
+    sides = sides_of(profile, event)
     fields = [{"key": "value", "label": "Value", "format": VALUE_FORMATS.get(event.unit, "integer")}]
     fields += [
         {"key": side.prefix + field.column, "label": field.label, "format": field.format}
         for side in sides
-        for field in _fields_of(profile, side)
+        for field in fields_of(profile, side)
     ]
     labels = {"chartLabel": sides[0].chart_label, "tableLabel": sides[0].chart_label} if sides else {}
     overview = [] if event.name == "off-cpu" else ["timeline-overview"]  # its sleeps are among the samples already
@@ -223,7 +227,7 @@ def _schema(profile: Profile, event: Event) -> dict[str, Any]:
 # --- What side tables say ---------------------------------------------------------------------------------------------
 
 
-def _sides(profile: Profile, event: Event) -> list[Side]:
+def sides_of(profile: Profile, event: Event) -> list[Side]:
     """Those of the event's side tables that are there."""
     return [side for side in SIDE_TABLES.get(event.name, ()) if has_numbers(profile, side.table, "sample")]
 
@@ -231,7 +235,7 @@ def _sides(profile: Profile, event: Event) -> list[Side]:
 def _side_texts(profile: Profile, event: Event, rows: Numbers, strings: Strings) -> list[str]:
     """More fields of each sample, as JSON that goes on with a comma; empty where nothing is said."""
     texts = [""] * len(rows)
-    for side in _sides(profile, event):
+    for side in sides_of(profile, event):
         by_sample = _texts_by_sample(profile, side, strings)
         numbers = profile.numbers("samples", "id")[rows].tolist()
         texts = [text + by_sample.get(number, "") for text, number in zip(texts, numbers, strict=True)]
@@ -239,12 +243,12 @@ def _side_texts(profile: Profile, event: Event, rows: Numbers, strings: Strings)
 
 
 def _texts_by_sample(profile: Profile, side: Side, strings: Strings) -> dict[int, str]:
-    columns = [_field_texts(profile, side, field, strings) for field in _fields_of(profile, side)]
+    columns = [_field_texts(profile, side, field, strings) for field in fields_of(profile, side)]
     texts = ["".join(parts) for parts in zip(*columns, strict=True)]
     return dict(zip(profile.numbers(side.table, "sample").tolist(), texts, strict=False))
 
 
-def _fields_of(profile: Profile, side: Side) -> list[Field]:
+def fields_of(profile: Profile, side: Side) -> list[Field]:
     """The fields that a side table has, as far as they are what they should be."""
     schema = profile.table(side.table).schema
 

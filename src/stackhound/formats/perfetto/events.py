@@ -1,0 +1,169 @@
+"""Samples as events: off-cpu, block-io and faults as slices with their stack and what else is known of them.
+
+thread   ├── futex ──┤  ├ disk ┤        off-cpu: never two at once, one sleeps or one does not
+block-io     ├── read ──┤               as many tracks as there are requests at once
+               ├── read ──┤
+faults       │ │   │
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from stackhound.formats.firefox.columns import has_numbers
+from stackhound.formats.firefox.markers import fields_of, sides_of
+from stackhound.formats.perfetto import packets
+from stackhound.profile.columns import to_list
+from stackhound.profile.schema import SampleFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stackhound.formats.firefox.markers import Field
+    from stackhound.formats.perfetto.interned import Interned
+    from stackhound.formats.perfetto.tracks import Tracks
+    from stackhound.profile import Event, Profile
+
+#: The column that an event's slices are named by; else they have the event's name.
+NAMES: Final = {"off-cpu": ("off_cpu", "reason"), "block-io": ("block_io", "operation")}
+#: What no thread does twice at a time: drawn on its own track.
+ON_THREAD: Final = "off-cpu"
+
+
+class _Rows:
+    """Samples of one event, by thread and then by time."""
+
+    def __init__(self, profile: Profile, event: Event) -> None:
+        rows = np.flatnonzero(profile.numbers("samples", "event") == event.id)
+        end_ns = profile.numbers("samples", "boottime_ns")[rows].astype(np.int64)
+        start_ns = np.maximum(end_ns - profile.numbers("samples", "duration_ns")[rows].astype(np.int64), 0)
+        thread = profile.numbers("samples", "thread")[rows]
+        order = np.lexsort((end_ns, start_ns, thread))
+        self.rows = rows[order]
+        self.thread: list[int] = thread[order].tolist()
+        self.start_ns: list[int] = start_ns[order].tolist()
+        self.end_ns: list[int] = end_ns[order].tolist()
+        self.ids, self.stack, self.value, self.cpu, self.flags, self.count = (
+            profile.numbers("samples", name)[self.rows].tolist()
+            for name in ("id", "stack", "value", "cpu", "flags", "count")
+        )
+
+
+def write_samples(profile: Profile, event: Event, tracks: Tracks) -> Iterator[bytes]:
+    """Samples of time on the CPU."""
+    rows = _Rows(profile, event)
+    columns = (packets.times(np.array(rows.end_ns)), rows.cpu, rows.thread, rows.stack, rows.flags)
+    for time, cpu, thread, stack, flags in zip(*columns, strict=True):
+        tracks.thread(thread)
+        mode = packets.KERNEL_MODE if flags & SampleFlag.IN_KERNEL else packets.USER_MODE
+        yield packets.perf_sample(time, cpu, tracks.pids[thread], tracks.tids[thread], mode, stack)
+
+
+def write_events(profile: Profile, event: Event, tracks: Tracks, interned: Interned) -> Iterator[bytes]:
+    """What happened, or lasted."""
+    rows = _Rows(profile, event)
+    lanes = _Lanes(tracks, event.name)
+    placed = [lanes.place(*row) for row in zip(rows.thread, rows.start_ns, rows.end_ns, strict=True)]
+    starts_ns = np.array([start_ns for _, start_ns in placed], np.int64)
+    ends_ns = np.maximum(starts_ns, np.array(rows.end_ns, np.int64))
+    columns = (
+        [track for track, _ in placed],
+        packets.times(starts_ns),
+        packets.times(ends_ns),
+        (starts_ns < ends_ns).tolist(),
+        _contents(profile, event, rows, interned),
+    )
+    for track, start, end, lasted, content in zip(*columns, strict=True):
+        yield (
+            packets.slice_packets(start, end, track, content) if lasted else packets.instant_packet(end, track, content)
+        )
+
+
+class _Lanes:
+    """Finds a track for each event, so that none begins before the one in front of it has ended."""
+
+    def __init__(self, tracks: Tracks, name: str) -> None:
+        self._tracks = tracks
+        self._name = name
+        self._until_ns: dict[tuple[int, int], list[int]] = {}
+
+    def place(self, thread: int, start_ns: int, end_ns: int) -> tuple[int, int]:
+        """The track, and when to begin there. Events come in the order of their beginnings."""
+        until_ns = self._until_ns.setdefault((self._tracks.pids[thread], self._tracks.tids[thread]), [])
+        if self._name == ON_THREAD:
+            start_ns = max(start_ns, *until_ns) if until_ns else start_ns
+            until_ns[:] = [max(start_ns, end_ns)]
+            return self._tracks.thread(thread), start_ns
+        lane = next((lane for lane, until in enumerate(until_ns) if until <= start_ns), len(until_ns))
+        until_ns[lane : lane + 1] = [end_ns]
+        return self._tracks.below_thread(thread, self._name, lane), start_ns
+
+
+def _contents(profile: Profile, event: Event, rows: _Rows, interned: Interned) -> list[bytes]:
+    """What is said of each event."""
+    category = interned.number(packets.CATEGORIES, event.name)
+    keys = list(zip(_names(profile, event, rows, interned), rows.stack, strict=True))
+    known = {(name, stack): packets.event_content(name, category, stack) for name, stack in set(keys)}
+    said = zip(keys, *_arguments(profile, event, rows, interned), strict=True)
+    return [b"".join((known[key], *arguments)) for key, *arguments in said]
+
+
+def _names(profile: Profile, event: Event, rows: _Rows, interned: Interned) -> list[int]:
+    """The number of each event's name."""
+    own = interned.number(packets.EVENT_NAMES, event.name)
+    table, column = NAMES.get(event.name, ("", ""))
+    if not has_numbers(profile, table, "sample") or column not in profile.table(table).column_names:
+        return [own] * len(rows.ids)
+    texts = zip(profile.numbers(table, "sample").tolist(), profile.texts(table, column), strict=True)
+    known = {sample: interned.number(packets.EVENT_NAMES, text) for sample, text in texts if text}
+    return [known.get(sample, own) for sample in rows.ids]
+
+
+# --- Arguments --------------------------------------------------------------------------------------------------------
+
+
+def _arguments(profile: Profile, event: Event, rows: _Rows, interned: Interned) -> list[list[bytes]]:
+    """The arguments of each event, a column each: its value, of how many it is, and what its side tables have."""
+    value, count = (interned.number(packets.ARGUMENT_NAMES, name) for name in (_value_name(event), "count"))
+    columns = [
+        packets.integer_arguments(value, np.array(rows.value, np.uint64)),
+        packets.integer_arguments(count, np.array(rows.count, np.uint64)),
+    ]
+    for side in sides_of(profile, event):
+        samples = profile.numbers(side.table, "sample").tolist()
+        for field in fields_of(profile, side):
+            name = interned.number(packets.ARGUMENT_NAMES, side.prefix + field.column)
+            cells = to_list(profile.table(side.table)[field.column])
+            of_sample = dict(zip(samples, _shown(profile, field, name, cells, interned), strict=True))
+            columns.append([of_sample.get(sample, b"") for sample in rows.ids])
+    return columns
+
+
+def _value_name(event: Event) -> str:
+    return "value_ns" if event.unit == "nanoseconds" else "value"
+
+
+def _shown(profile: Profile, field: Field, name: int, cells: list[int | str | None], interned: Interned) -> list[bytes]:
+    """An argument of each cell; none where there is nothing, or what no table has."""
+    texts = _texts(profile, field)
+    known: dict[int | str | None, bytes] = {None: b""}
+    for cell in set(cells) - {None}:
+        known[cell] = _argument(name, cell, texts, interned)
+    return [known[cell] for cell in cells]
+
+
+def _argument(name: int, cell: int | str | None, texts: list[str] | None, interned: Interned) -> bytes:
+    if isinstance(cell, int) and texts is None:
+        return packets.integer_arguments(name, np.array([cell], np.uint64))[0]
+    text = cell if isinstance(cell, str) else texts[cell] if texts and cell is not None and cell < len(texts) else ""
+    return packets.text_argument(name, interned.number(packets.ARGUMENT_VALUES, text)) if text else b""
+
+
+def _texts(profile: Profile, field: Field) -> list[str] | None:
+    """What the numbers of a column stand for, if they are rows of a table."""
+    if field.kind == "thread":
+        names = zip(profile.texts("threads", "comm"), profile.numbers("threads", "tid").tolist(), strict=True)
+        return [f"{comm} ({tid})" for comm, tid in names]
+    return profile.texts("objects", "path") if field.kind == "object" else None
