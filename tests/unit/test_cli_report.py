@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.profiles import CPU, FAULTS, build_profile
+from fixtures.profiles import CPU, FAULTS, build_profile, make_table
 from fixtures.terminal import run_on_terminal
 from stackhound.cli.main import main
 from stackhound.profile import Event, load
@@ -205,10 +205,16 @@ def test_rows_are_limited_and_0_means_all(capsys):
         ),
         (Event(0, "cpu", "nanoseconds", "cpu", "period", 2_000_000), "cpu every 2.00 ms: 1 sample, 2.00 ms"),
         (Event(0, "cycles", "count", "cycles", "period", 1_000), "cycles every 1,000: 1 sample, 2,000,000"),
+        (
+            Event(0, "off-cpu", "nanoseconds", "sched_exit_tp", "period", 1_000_000),
+            "off-cpu by sched_exit_tp every 1.00 ms: 1 sample, 2.00 ms (futex 100%)",
+        ),
     ],
 )
 def test_the_first_line_says_what_was_sampled_and_how_often(event, told, capsys):
-    build_profile([("app", 7, 7, 0, 1_000, ["main"], 2 * MS, 1)], events=[event]).save("x.hound")
+    away = make_table("off_cpu", [{"sample": 0, "state": "waiting", "reason": "futex", "queued_ns": 0}])
+    profile = build_profile([("app", 7, 7, 0, 1_000, ["main"], 2 * MS, 1)], events=[event])
+    profile.derive({"off_cpu": away}).save("x.hound")
     assert shown(capsys, "report", "x.hound").splitlines()[0] == told
 
 
@@ -219,11 +225,13 @@ def two_events():
 
 
 @pytest.mark.usefixtures("two_events")
-def test_of_several_events_one_has_to_be_named(capsys):
-    told = shown(capsys, "report", "two.hound", status=2)
+def test_of_several_events_each_is_shown_or_the_one_that_is_named(capsys):
+    told = shown(capsys, "report", "two.hound")
+    assert told.index("cpu by cpu-clock") < told.index("vfs_read") < told.index("page-faults") < told.index("touch")
+    assert "touch" in shown(capsys, "report", "two.hound", "--event", "page-faults")
+    told = shown(capsys, "report", "two.hound", "--json", status=2)
     assert "cpu, page-faults" in told
     assert "--event" in told
-    assert "touch" in shown(capsys, "report", "two.hound", "--event", "page-faults")
     assert "page-faults" in shown(capsys, "report", "two.hound", "--event", "none", status=2)
 
 

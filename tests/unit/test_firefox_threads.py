@@ -97,15 +97,15 @@ def test_another_program_of_the_same_pid_is_another_process():
 def test_a_sleep_is_a_row_where_it_begins_and_one_with_the_rest_of_its_weight_where_it_ends():
     rows = [
         ("app", 7, 20, ["work"], 10),
-        ("app", 7, 75, ["work", "k:schedule"], 50, "off-cpu"),
+        ("app", 7, 75, ["work", "k:do_nanosleep"], 50, "off-cpu"),
         ("app", 7, 85, ["work"], 10),
     ]
     document = Document(build(rows, (CPU_100, OFF_CPU), durations_ms=(0, 50, 0)))
     assert document.rows("app") == [
         (10, None, 0, 0),
         (20, ["work"], 1, 10),
-        (25, ["work", "schedule"], 1, 5),  # 5 ms of work were left over
-        (75, ["work", "schedule"], 4, 0),
+        (25, ["work", "do_nanosleep"], 1, 5),  # 5 ms of work were left over
+        (75, ["work", "do_nanosleep"], 4, 0),
         (85, ["work"], 1, 10),
     ]
 

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from stackhound import _native
 from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
 from stackhound.recording import options as options_file
 from stackhound.recording.options import RecordOptions, check_process
@@ -174,3 +175,14 @@ def test_a_directory_that_is_no_cgroup_is_refused(tmp_path):
 def test_a_debug_directory_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UsageError, match="debug directory"):
         RecordOptions(debug_dirs=(tmp_path / "none",)).check_machine()
+
+
+def test_all_is_what_tells_where_time_goes_as_far_as_it_is_there(monkeypatch):
+    monkeypatch.setattr(_native, "probe_off_cpu", lambda: "no sched_exit_tp")
+    options = RecordOptions(events=("all", "cpu"))
+    names = [event["name"] for event in options.native()["events"]]
+    assert names[0] == "cpu"
+    assert names.count("cpu") == 1
+    assert "off-cpu" not in names
+    assert "off-cpu is not recorded: no sched_exit_tp" in options.notes()
+    assert not RecordOptions(events=("cpu",)).notes()

@@ -45,4 +45,4 @@ def _next_steps(profile: Profile, target: Target) -> str:
         return ""
     name = "" if str(target.path) == "stackhound.hound" else f" {target.path}"
     event = f" --event {profile.events[0].name}" if len(profile.events) > 1 else ""
-    return f"; next: stackhound report{name}{event}, or stackhound export{name}{event} -o flame.html"
+    return f"; next: stackhound report{name}, or stackhound export{name}{event} -o flame.html"

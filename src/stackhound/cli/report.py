@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from stackhound.cli.examples import ExampleCommand
 from stackhound.cli.pager import show
@@ -38,6 +39,9 @@ EXAMPLES: Final = (
 
 #: perf's names of the same keys
 ALIASES: Final = {"dso": "object", "sym": "symbol", "function": "symbol", "srcline": "line", "srcfile": "file"}
+#: Without --sort.
+FUNCTIONS: Final = ("symbol", "object")
+ROWS_OF_EACH: Final = 10  # where a profile has several events
 CELL_WIDTH: Final = 60  # of all but the last column
 VIEWS: Final = {"--tree": "as_tree", "--lines": "source", "--gil": "by_lock", "--why": "why", "--timeline": "timeline"}
 #: Views of time on the CPU and off it together.
@@ -111,7 +115,7 @@ def command(
     """Show INPUT, by default stackhound.hound.
 
     Without --sort and --tree: the functions with the most time of their own (self), and with all that they called
-    (total). What is longer than the terminal goes through $PAGER.
+    (total); of several events, a few of each. What is longer than the terminal goes through $PAGER.
     """
     from stackhound.profile import load
 
@@ -130,8 +134,11 @@ def command(
     elif as_tree:
         tree = profile.tree(event, root=_root(keys))
         show_tree(tree, profile, least, as_json)
+    elif event is None and len(profile.events) > 1 and not as_json:
+        of_each = limit if context.get_parameter_source("limit") == ParameterSource.COMMANDLINE else ROWS_OF_EACH
+        show_each(profile, keys or FUNCTIONS, of_each)
     else:
-        show_rows(profile, profile.event(event), keys or ("symbol", "object"), limit, as_json)
+        show_rows(profile, profile.event(event), keys or FUNCTIONS, limit, as_json)
 
 
 def show_tree(tree: CallTree, profile: Profile, least_percent: float, as_json: bool) -> None:
@@ -214,6 +221,19 @@ def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, a
         _print_json(profile, event, named)
     else:
         show([*_head(profile, event), *_table(profile, event, keys, rows)])
+
+
+def show_each(profile: Profile, keys: Sequence[str], limit: int) -> None:
+    """Print the same of each event, one after the other."""
+    from stackhound.cli.breakdown import break_down
+    from stackhound.profile.facts import cost_and_loss, describe_event
+
+    lines = [cost_and_loss(profile)]
+    for event in profile.events:
+        rows = break_down(profile, event, keys)[: limit or None]
+        lines += ["", describe_event(profile, event)]
+        lines += _table(profile, event, keys, rows) if rows else ["no sample: it did not run, or was filtered out"]
+    show(lines)
 
 
 def _check_view(given: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ _WHAT: Final = (
         parse=split_names,
         default=("cpu",),
         metavar="EVENT,...",
-        help="What to sample, see 'stackhound list'; repeatable.  [default: cpu]",
+        help="What to sample, see 'stackhound list'; all: where time goes; repeatable.  [default: cpu]",
     ),
     software_option,
     flag("-g", "call_graph", help="Accepted for perf's sake: stacks are always recorded."),

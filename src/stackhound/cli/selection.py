@@ -21,7 +21,7 @@ _OPTIONS: Final = (
     click.option("--focus", metavar="REGEX", help="Only stacks with a function that matches."),
     click.option("--ignore", metavar="REGEX", help="Only stacks without a function that matches."),
     flag("--no-inline", "drop_inlined", help="Leave out inlined functions."),
-    flag("--native-internals", help="Show the interpreter's own functions between Python's."),
+    flag("--native-internals", help="Show also the interpreter's own functions, and the scheduler's."),
     flag("--inverted", help="From what ran to its callers."),
 )
 

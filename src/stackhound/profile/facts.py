@@ -8,6 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from stackhound.profile.absences import absences_by
 from stackhound.profile.completeness import COMPLETE, count_ends
 from stackhound.profile.escape import printable
 from stackhound.profile.metadata import MAX_NUMBER, read_amount, read_int, read_text
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from stackhound.profile.rows import Event, Loss
 
 
+#: Of what threads waited for, in one line.
+MOST_REASONS: Final = 5
 #: NTP slews a clock by 500 µs a second at most; what is more was set. Two readings agree within less than 10 ms.
 SLEWED_PART: Final = 2000
 READING_ERROR_NS: Final = 10_000_000
@@ -56,14 +61,26 @@ def facts(profile: Profile, event: Event) -> list[tuple[str, str]]:
 def describe_event(profile: Profile, event: Event) -> str:
     """What was sampled, by which trigger, how much: ``cpu by cpu-clock at 99 Hz: 2,970 samples, 30.0 s``.
 
-    With the exact number where the kernel has one: ``minor-faults at 99 Hz: 1,234 samples, 12,300 of 12,345 counted``.
+    With the exact number where the kernel has one: ``minor-faults at 99 Hz: 1,234 samples, 12,300 of 12,345 counted``;
+    with what was waited for: ``off-cpu by sched_exit_tp every 1.00 ms: 2,524 samples, 2.84 s (futex 61%, sleep 39%)``.
     """
     samples = profile.samples_of(event)
     counted = exact_total(profile, event)
     trigger = f" by {event.trigger}" if event.trigger != event.name else ""
     amount = f"{format_samples(int(samples.count.sum()))}, {format_value(int(samples.value.sum()), event.unit)}"
     whole = "" if counted is None else f" of {format_value(counted, event.unit)} counted"
-    return printable(f"{event.name}{trigger} {_rate(event)}: {amount}{whole}")
+    return printable(f"{event.name}{trigger} {_rate(event)}: {amount}{whole}{_reasons(profile, event, samples)}")
+
+
+def _reasons(profile: Profile, event: Event, samples: Samples) -> str:
+    """What most of the time off the CPU was for, in brackets; empty for other events."""
+    whole = int(samples.value.sum())
+    if event.name != "off-cpu" or not whole:
+        return ""
+    names, reason = absences_by(profile, event, "reason")
+    values = np.bincount(reason, samples.value, len(names))
+    most = [at for at in np.argsort(-values, kind="stable")[:MOST_REASONS].tolist() if values[at] >= whole / 100]
+    return f" ({', '.join(f'{names[at]} {100 * values[at] / whole:.0f}%' for at in most)})"
 
 
 def cost_and_loss(profile: Profile) -> str:

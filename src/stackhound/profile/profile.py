@@ -158,18 +158,19 @@ class Profile(TableSet):
 
     @cached_property
     def shown(self) -> Profile:
-        """What trees, tables and pictures show: without the interpreter's own functions between Python's.
+        """What trees, tables and pictures show: without the interpreter's own functions between Python's, and without
+        the scheduler's in which threads left the CPU.
 
-        See `stackhound.transform.fold_interpreter`; `show_native_internals` asks for all.
+        See `stackhound.transform.fold_interpreter` and `fold_scheduler`; `show_native_internals` asks for all.
         """
         if "native_internals" in self._metadata:
             return self
-        from stackhound.transform import fold_interpreter
+        from stackhound.transform import fold_interpreter, fold_scheduler
 
-        return fold_interpreter(self)
+        return fold_scheduler(fold_interpreter(self))
 
     def show_native_internals(self) -> Profile:
-        """Let trees, tables and pictures show also the interpreter's own functions between Python's."""
+        """Let trees, tables and pictures show also what `shown` leaves out."""
         return self.derive({}, native_internals="shown")
 
     def tree(

@@ -27,14 +27,17 @@ def list_events() -> list[Listed]:
     return [*named, raw, *_tracepoints()]
 
 
-def _listed(source: EventSource) -> Listed:
+def why_missing(source: EventSource) -> str:
+    """Why this machine does not have the event; empty when it has."""
     if source.type == CPU_TIME:
-        missing = ""  # there is always a trigger: cpu-clock needs no counter
-    elif source.type == OFF_CPU:
-        missing = _native.probe_off_cpu()
-    else:
-        missing = _native.probe_event(source.type, source.config)
-    return Listed(source.name, source.kind, source.unit, missing)
+        return ""  # there is always a trigger: cpu-clock needs no counter
+    if source.type == OFF_CPU:
+        return _native.probe_off_cpu()
+    return _native.probe_event(source.type, source.config)
+
+
+def _listed(source: EventSource) -> Listed:
+    return Listed(source.name, source.kind, source.unit, why_missing(source))
 
 
 def _tracepoints() -> list[Listed]:

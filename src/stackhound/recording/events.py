@@ -8,6 +8,7 @@
     page-faults, …             software
     sched:sched_switch         tracepoints
     cycles:u, cycles:k         any of them only in user space, only in the kernel
+    all                        where time goes: those of `WHERE_TIME_GOES` that this machine has
 
 Source of the numbers: include/uapi/linux/perf_event.h, which is ABI.
 """
@@ -129,6 +130,9 @@ ALIASES: Final = {
     "migrations": "cpu-migrations",
 }
 
+ALL: Final = "all"
+WHERE_TIME_GOES: Final = ("cpu", "off-cpu", "major-faults", "minor-faults")
+
 # Compiled where they are used: a recording of cpu waits for none of them.
 _RAW_NAME: Final = r"r([0-9a-fA-F]{1,16})"
 _MODIFIED_NAME: Final = r"(.+):([uk]{1,2})"
@@ -191,4 +195,4 @@ def _find_plain(name: str) -> EventSource:
         return EventSource(name, TRACEPOINT, 0, tracepoint=name)
     from stackhound.recording.near import near_matches
 
-    raise UsageError(f"there is no event {name!r}", near_matches(name, (*NAMED, *ALIASES)))
+    raise UsageError(f"there is no event {name!r}", near_matches(name, (*NAMED, *ALIASES, ALL)))

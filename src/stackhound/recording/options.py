@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
-from stackhound.recording.events import OFF_CPU, TRACEPOINT, EventSource, find_event
+from stackhound.recording.events import ALL, NAMED, OFF_CPU, TRACEPOINT, WHERE_TIME_GOES, EventSource, find_event
 
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
 OFF_CPU_PERIOD_NS: Final = 1_000_000
@@ -157,13 +157,31 @@ class RecordOptions:
 
     @cached_property
     def sources(self) -> list[EventSource]:
-        """The events without repetition, whatever alias named them.
+        """The events without repetition, whatever alias named them, and of ``all`` those that this machine has.
 
         Raises:
             UsageError: an event has no such name.
             EventUnavailable: a tracepoint, and tracefs cannot be read.
         """
-        return list({source.name: source for source in map(find_event, self.events)}.values())
+        found: dict[str, EventSource] = {}
+        for name in self.events:
+            named = [NAMED[one] for one in WHERE_TIME_GOES] if name == ALL else [find_event(name)]
+            found |= {source.name: source for source in named if name != ALL or source.name not in self.missing}
+        return list(found.values())
+
+    @cached_property
+    def missing(self) -> dict[str, str]:
+        """Of ``all``: the events that this machine does not have, and why."""
+        if ALL not in self.events:
+            return {}
+        from stackhound.recording.catalogue import why_missing
+
+        reasons = {name: why_missing(NAMED[name]) for name in WHERE_TIME_GOES}
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    def notes(self) -> list[str]:
+        """What is to be said of a recording before it begins."""
+        return [f"{name} is not recorded: {reason}" for name, reason in self.missing.items()]
 
     def _native_event(self, source: EventSource) -> dict[str, Any]:
         if source.type == OFF_CPU:

@@ -115,7 +115,7 @@ class Recorder:
         if self._profile is None:
             # numpy and Arrow take 130 ms to import, which is too long before the first sample. Now the core is busy.
             imports = import_meanwhile("stackhound.profile.profile")
-            notes = self._fetch_debug_files() if self.options.debuginfod else []
+            notes = [*self.options.notes(), *(self._fetch_debug_files() if self.options.debuginfod else [])]
             with native_errors():
                 tables, metadata = self._session.finish(self.options.lines)
             imports.join()

@@ -14,6 +14,7 @@ from stackhound.transform.invert import invert
 from stackhound.transform.merge import merge
 from stackhound.transform.recorder import without_recorder
 from stackhound.transform.recursion import collapse_recursion
+from stackhound.transform.scheduler import fold_scheduler
 from stackhound.transform.threads import merge_threads
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "filter_samples",
     "focus",
     "fold_interpreter",
+    "fold_scheduler",
     "ignore",
     "invert",
     "merge",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from stackhound.profile.columns import Numbers, take_rows, with_columns
-from stackhound.transform.locations import order_lines
+from stackhound.transform.locations import functions_named, order_lines, outermost
 from stackhound.transform.stacks import read_used_paths, replace_stacks
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def fold_interpreter(profile: Profile) -> Profile:
     is_python = _of_kind(profile, "python")
     if not is_python.any():
         return profile.derive({}, native_internals="folded")
-    functions = _functions_named(profile, PLUMBING)
-    is_trampoline = _outermost(profile, _functions_named(profile, TRAMPOLINE, "jit"))
+    functions = functions_named(profile, PLUMBING)
+    is_trampoline = outermost(profile, functions_named(profile, TRAMPOLINE, {"jit"}))
     profile = profile.derive({"lines": _without_inlined(profile, functions)}, "fold-interpreter")
-    is_evaluation = _outermost(profile, _functions_named(profile, EVALUATION))
-    is_plumbing, is_nameless = _outermost(profile, functions), _nameless(profile, is_evaluation)
-    is_instruction = _outermost(profile, _functions_named(profile, INSTRUCTION)) | is_nameless
+    is_evaluation = outermost(profile, functions_named(profile, EVALUATION))
+    is_plumbing, is_nameless = outermost(profile, functions), _nameless(profile, is_evaluation)
+    is_instruction = outermost(profile, functions_named(profile, INSTRUCTION)) | is_nameless
     passes_on = is_plumbing | is_nameless | is_trampoline
     used, offsets, locations = read_used_paths(profile)
     roles = Roles(*(of[locations] for of in (is_python, is_evaluation, is_instruction, is_plumbing, passes_on)))
@@ -120,24 +120,6 @@ def _of_kind(profile: Profile, kind: str) -> Numbers:
     """Bool (n_locations,): whether the location's object is of this kind."""
     kinds = np.array([one == kind for one in profile.texts("objects", "kind")], bool)
     return kinds[profile.numbers("locations", "object")]
-
-
-def _functions_named(profile: Profile, pattern: re.Pattern[str], kind: str = "elf") -> Numbers:
-    """Bool (n_functions,): whether it is a function with one of these names, in an object of this kind."""
-    kinds, objects = profile.texts("objects", "kind"), profile.numbers("functions", "object").tolist()
-    names = profile.texts("functions", "name")
-    matches = [kinds[at] == kind and bool(pattern.fullmatch(name)) for name, at in zip(names, objects, strict=True)]
-    return np.array(matches, bool)
-
-
-def _outermost(profile: Profile, functions: Numbers) -> Numbers:
-    """Bool (n_locations,): whether the code at the location is one of these functions, whatever was inlined into it."""
-    order, starts = order_lines(profile)
-    filled = starts[1:] > starts[:-1]
-    rows = order[(starts[1:] - 1 if profile.inverted else starts[:-1])[filled]]
-    found = np.zeros(len(filled), bool)
-    found[filled] = functions[profile.numbers("lines", "function")[rows]]
-    return found
 
 
 def _nameless(profile: Profile, is_evaluation: Numbers) -> Numbers:

@@ -1,4 +1,4 @@
-"""Locations that show only some of the functions that were there."""
+"""What functions locations show, and locations that show only some of those that were there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from stackhound.profile.columns import take_rows, with_columns
 from stackhound.transform.rows import concatenate_rows
 
 if TYPE_CHECKING:
+    import re
+    from collections.abc import Container
+
     from arro3.core import Table
 
     from stackhound.profile import Profile
@@ -63,3 +66,21 @@ def order_lines(profile: Profile) -> tuple[Numbers, Numbers]:
     order = np.lexsort((depth if profile.inverted else -depth, location))
     counts = np.bincount(location, minlength=profile.table("locations").num_rows)
     return order, np.concatenate(([0], np.cumsum(counts)))
+
+
+def functions_named(profile: Profile, pattern: re.Pattern[str], kinds: Container[str] = ("elf",)) -> Numbers:
+    """Bool (n_functions,): whether it is a function with one of these names, in an object of one of these kinds."""
+    found, objects = profile.texts("objects", "kind"), profile.numbers("functions", "object").tolist()
+    names = profile.texts("functions", "name")
+    matches = [found[at] in kinds and bool(pattern.fullmatch(name)) for name, at in zip(names, objects, strict=True)]
+    return np.array(matches, bool)
+
+
+def outermost(profile: Profile, functions: Numbers) -> Numbers:
+    """Bool (n_locations,): whether the code at the location is one of these functions, whatever was inlined into it."""
+    order, starts = order_lines(profile)
+    filled = starts[1:] > starts[:-1]
+    rows = order[(starts[1:] - 1 if profile.inverted else starts[:-1])[filled]]
+    found = np.zeros(len(filled), bool)
+    found[filled] = functions[profile.numbers("lines", "function")[rows]]
+    return found
