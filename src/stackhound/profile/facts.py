@@ -48,7 +48,7 @@ def facts(profile: Profile, event: Event) -> list[tuple[str, str]]:
         ("Samples", f"{int(samples.count.sum()):,}"),
         ("Total", format_value(int(samples.value.sum()), event.unit)),
         ("Counted", "" if counted is None else f"{format_value(counted, event.unit)}, exactly"),
-        ("Event", f"{event.name} ({event.unit}), by {event.trigger} {_rate(event)}"),
+        ("Event", f"{event.name} ({event.unit}), by {event.trigger} {_rate(profile, event)}"),
         ("Stacks", _completeness(samples)),
         ("Lost", _causes(profile.losses) or "0"),
         ("Cost", ", ".join(_costs(metadata))),
@@ -69,7 +69,9 @@ def describe_event(profile: Profile, event: Event) -> str:
     trigger = f" by {event.trigger}" if event.trigger != event.name else ""
     amount = f"{format_samples(int(samples.count.sum()))}, {format_value(int(samples.value.sum()), event.unit)}"
     whole = "" if counted is None else f" of {format_value(counted, event.unit)} counted"
-    return printable(f"{event.name}{trigger} {_rate(event)}: {amount}{whole}{_reasons(profile, event, samples)}")
+    return printable(
+        f"{event.name}{trigger} {_rate(profile, event)}: {amount}{whole}{_reasons(profile, event, samples)}"
+    )
 
 
 def _reasons(profile: Profile, event: Event, samples: Samples) -> str:
@@ -116,10 +118,11 @@ def _clock_jump_ns(metadata: Metadata) -> int:
     return 0 if start is None or end is None else end - start
 
 
-def _rate(event: Event) -> str:
+def _rate(profile: Profile, event: Event) -> str:
     if event.mode == "frequency":
         return f"at {event.rate:,} Hz"
-    return "each time" if event.rate == 1 else f"every {format_value(event.rate, event.unit)}"
+    unit = read_text(profile.metadata, "sampled_units", event.name) or event.unit
+    return "each time" if event.rate == 1 else f"every {format_value(event.rate, unit)}"
 
 
 def _causes(losses: Iterable[Loss]) -> str:

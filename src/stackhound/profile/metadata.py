@@ -78,6 +78,7 @@ class Metadata(TypedDict, total=False):
     pythons: dict[str, str]  # of a dump: by pid, the version of its CPython
     notes: list[str]
     transforms: list[str]  # what was done to the profile after recording, in order
+    sampled_units: dict[str, str]  # of events whose samples weigh something else now, by name
     inverted: bool  # stacks run leaf → root, and so do the lines of a location
     merged: list[Metadata]  # the metadata of the profiles that this one was merged from
 

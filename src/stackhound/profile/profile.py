@@ -141,6 +141,11 @@ class Profile(TableSet):
         return bool(self._metadata.get("inverted", False))
 
     @property
+    def is_reweighed(self) -> bool:
+        """Whether samples weigh something else than what was sampled (`weigh_by_count`, `weigh_by_time`)."""
+        return bool(self._metadata.get("sampled_units"))
+
+    @property
     def is_aggregated(self) -> bool:
         """Whether samples were combined while recording, which leaves few of their times."""
         options = self._metadata.get("options")
@@ -290,6 +295,18 @@ class Profile(TableSet):
         from stackhound.transform import merge_threads
 
         return merge_threads(self)
+
+    def weigh_by_count(self) -> Profile:
+        """Let samples weigh how often, instead of how long: see `stackhound.transform.weigh_by_count`."""
+        from stackhound.transform import weigh_by_count
+
+        return weigh_by_count(self)
+
+    def weigh_by_time(self) -> Profile:
+        """Let samples weigh how long, instead of how often: see `stackhound.transform.weigh_by_time`."""
+        from stackhound.transform import weigh_by_time
+
+        return weigh_by_time(self)
 
     def drop_inlined(self) -> Profile:
         """Count inlined functions into their callers: see `stackhound.transform.drop_inlined`."""

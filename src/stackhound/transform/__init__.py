@@ -16,6 +16,7 @@ from stackhound.transform.recorder import without_recorder
 from stackhound.transform.recursion import collapse_recursion
 from stackhound.transform.scheduler import fold_scheduler
 from stackhound.transform.threads import merge_threads
+from stackhound.transform.weights import weigh_by_count, weigh_by_time
 
 __all__ = [
     "collapse_recursion",
@@ -31,6 +32,8 @@ __all__ = [
     "merge_threads",
     "name_cells",
     "show_from",
+    "weigh_by_count",
+    "weigh_by_time",
     "without_callers",
     "without_recorder",
 ]

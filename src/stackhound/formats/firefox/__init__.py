@@ -45,7 +45,7 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
 
     Raises:
         EmptyProfile: there is nothing to show.
-        UsageError: no such event, or the profile is inverted.
+        UsageError: no such event, or the profile is inverted or weighs something else than what was sampled.
     """
     out.write(orjson.dumps(build(profile, event), option=orjson.OPT_SERIALIZE_NUMPY))
 
@@ -54,6 +54,8 @@ def build(profile: Profile, event: str | None = None) -> dict[str, Any]:
     """The document that `write` writes, with columns as numpy arrays and lists."""
     if profile.inverted:
         raise UsageError("the Firefox Profiler turns stacks around itself", "export the profile without --inverted")
+    if profile.is_reweighed:
+        raise UsageError("the Firefox Profiler shows times", "export the profile without --by")
     if event is not None:
         profile = profile.filter(events=[profile.event(event).name]).compact()
     if profile.table("samples").num_rows == 0:

@@ -40,10 +40,13 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
 
     Raises:
         EmptyProfile: there is nothing to show.
-        UsageError: no such event, the profile is inverted, or its samples were combined and have no times.
+        UsageError: no such event, the profile is inverted or weighs something else than what was sampled, or its
+            samples were combined and have no times.
     """
     if profile.inverted:
         raise UsageError("Perfetto turns stacks around itself", "export the profile without --inverted")
+    if profile.is_reweighed:
+        raise UsageError("Perfetto shows times", "export the profile without --by")
     if profile.is_aggregated:
         raise UsageError("samples of this profile were combined, and have no times", "record without --aggregate")
     if event is not None:
