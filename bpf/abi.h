@@ -109,7 +109,7 @@ struct settings {
  * an index). Above the 48 bits of its address a code object has a tag, of the pointers to its names and lines: another
  * object that comes to the same place has another one. A code object with PYTHON_ENTRY is the last one of its call of the evaluation loop; a frame with no code
  * object is such a call that runs nothing yet. Before all frames comes, with PYTHON_TASK in place of a code object, the
- * asyncio task that the thread runs, with a tag, too.
+ * asyncio task that the thread runs, with a tag, too; or 0, where it turned out that it runs none.
  */
 #define PYTHON_ENTRY 1
 #define PYTHON_TASK 3 /* it is a call by itself */
@@ -371,8 +371,7 @@ enum python_entry {
 struct python {
 	u64 gil_locked;            /* address of an s32; 0: not known */
 	u64 gil_holder;            /* address of a thread state's */
-	u64 code_mask;             /* without the tag of a reference */
-	u64 instruction_mask;      /* of the word at `instruction` */
+	u64 current_tasks;         /* address of a dict of the tasks that are run, by event loop; 0: not asked for */
 	s32 thread_state;          /* where a thread has the address of its state, from its thread pointer */
 	s32 thread_state_indirect; /* or, when not 0, from what is stored there */
 	u16 current_frame;         /* in the thread state */
@@ -384,11 +383,15 @@ struct python {
 	u16 owner;
 	u8 entry; /* enum python_entry */
 	u8 shim_owner;
-	u16 names;          /* of a code object: so many words from here on point to its file, names and lines */
-	u8 names_words;     /* 0: it is not known where; at most 4 */
-	u8 object_bytes;    /* what every object begins with */
-	u16 running_task;   /* in the thread state; 0: tasks are not asked for */
-	u16 task_coroutine; /* in a task; its name comes behind */
+	u16 names;           /* of a code object: so many words from here on point to its file, names and lines */
+	u8 names_words;      /* 0: it is not known where; at most 4 */
+	u8 object_bytes;     /* what every object begins with */
+	u16 running_task;    /* in the thread state; 0: it is not there, or not asked for */
+	u16 task_coroutine;  /* in a task; its name comes behind */
+	u16 coroutine_frame; /* in a coroutine */
+	u8 code_tag;         /* bits of a reference to a code object that are not part of it */
+	u8 instruction_bytes;
+	u32 reserved;
 };
 #define PYTHON_NO_CFRAME 65535
 

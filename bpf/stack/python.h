@@ -14,6 +14,26 @@
 #define TAG_FACTOR 0x9e3779b97f4a7c15ULL
 #define YOUNG_NS 1000000000
 #define MAX_TRUSTED_NS 100000000
+#define GENERATORS_OWN 1 /* FRAME_OWNED_BY_GENERATOR, as all coroutines' frames are */
+
+/* PyDictObject.ma_keys, PyDictKeysObject, PyDictKeyEntry of 3.12 and 3.13 (Include/internal/pycore_dict.h) */
+#define DICT_KEYS 32
+struct dict_keys {
+	u64 references;
+	u8 size_log2;
+	u8 index_bytes_log2; /* the index comes behind, then the entries */
+	u8 kind;             /* 0: any keys */
+	u8 reserved;
+	u32 version;
+	u64 usable;
+	u64 count; /* of entries, those that were taken out included */
+};
+struct dict_entry {
+	u64 hash;
+	u64 key;
+	u64 value;
+};
+#define MAX_EVENT_LOOPS 8 /* of a process, to be looked at: each has one task at most */
 
 struct python_frames {
 	struct walk *walk;
@@ -221,13 +241,17 @@ static __always_inline void record_frame_read(const struct python_frames *frames
 	struct walk *walk = frames->walk;
 	u8 owner = frame_owner(walk, python);
 	bool is_entry = python->entry == ENTRY_EACH || (python->entry == ENTRY_FLAG && owner);
-	u64 code = frame_word(walk, python->code) & python->code_mask;
+	u64 code = frame_word(walk, python->code) & ~(u64)python->code_tag;
+	u64 instruction = frame_word(walk, python->instruction);
 
+	if (python->entry == ENTRY_SHIM && owner == GENERATORS_OWN)
+		walk->python_generator = walk->python_frame;
+	if (python->instruction_bytes < sizeof(instruction))
+		instruction = (u32)instruction;
 	if (python->entry == ENTRY_SHIM && owner >= python->shim_owner)
 		record_shim(frames);
 	else
-		record_python_frame(frames, code | code_tag(frames, code) | (is_entry ? PYTHON_ENTRY : 0),
-				    frame_word(walk, python->instruction) & python->instruction_mask);
+		record_python_frame(frames, code | code_tag(frames, code) | (is_entry ? PYTHON_ENTRY : 0), instruction);
 }
 
 /* crates/core/src/python/tasks.rs has the same. 0: it cannot be told. */
@@ -252,8 +276,53 @@ static __always_inline void record_asyncio_task(const struct python_frames *fram
 	const struct python *python = frames->python;
 	u64 running;
 
-	if (python->running_task && read_word(frames->task, state + python->running_task, &running) && running)
+	if (python->current_tasks)
+		record_python_frame(frames, PYTHON_TASK, 0); /* it is known by the frames that follow */
+	else if (python->running_task && read_word(frames->task, state + python->running_task, &running) && running)
 		record_python_frame(frames, PYTHON_TASK, running | asyncio_tag(frames, running));
+}
+
+/* Whether the outermost of the coroutines that the thread runs is the task's. */
+static __always_inline bool is_run_here(const struct python_frames *frames, u64 asyncio_task)
+{
+	const struct python *python = frames->python;
+	u64 coroutine;
+
+	return asyncio_task && read_word(frames->task, asyncio_task + python->task_coroutine, &coroutine) &&
+	       coroutine + python->coroutine_frame == frames->walk->python_generator;
+}
+
+/* The entries of a dictionary that were made last, into the window: how many. Its keys are event loops, no strings. */
+static __always_inline u32 read_current_tasks(const struct python_frames *frames)
+{
+	struct dict_keys keys = {};
+	u64 address, count;
+
+	if (!read_word(frames->task, frames->python->current_tasks + DICT_KEYS, &address) ||
+	    !read_stack(frames->task, &keys, sizeof(keys), address) || keys.kind || keys.index_bytes_log2 > 16)
+		return 0;
+	count = keys.count < MAX_EVENT_LOOPS ? keys.count : MAX_EVENT_LOOPS;
+	address += sizeof(keys) + (1 << keys.index_bytes_log2) + (keys.count - count) * sizeof(struct dict_entry);
+	barrier_var(count);
+	if (count > MAX_EVENT_LOOPS ||
+	    !read_stack(frames->task, frames->walk->window, count * sizeof(struct dict_entry), address))
+		return 0;
+	return count;
+}
+
+/* Before 3.14, behind the walk. A thread's own event loop is not asked for: it is told by its task. */
+static __always_inline void find_asyncio_task(const struct python_frames *frames)
+{
+	const struct dict_entry *entries = (const struct dict_entry *)frames->walk->window;
+	u32 count;
+
+	if (!frames->python->current_tasks || !frames->walk->python_generator)
+		return;
+	frames->walk->window_bytes = 0;
+	count = read_current_tasks(frames);
+	for (u32 i = 0; i < MAX_EVENT_LOOPS; i++)
+		if (i < count && is_run_here(frames, entries[i].value))
+			frames->words[1] = entries[i].value | asyncio_tag(frames, entries[i].value);
 }
 
 static long walk_python_frame(u32 index, struct python_frames *frames)
@@ -297,6 +366,7 @@ static __always_inline void walk_python(struct walk *walk, struct task_struct *t
 	walk->python_is_open = false;
 	walk->python_frame = 0;
 	walk->python_callee = 0;
+	walk->python_generator = 0;
 	walk->window_bytes = 0; /* used for another purpose */
 	walk->python_end = PYTHON_TRUNCATED;
 	if (!first_frame(python, task, state, &walk->python_frame))
@@ -306,6 +376,7 @@ static __always_inline void walk_python(struct walk *walk, struct task_struct *t
 	else {
 		record_asyncio_task(&frames, state);
 		bpf_loop(MAX_PYTHON_FRAMES - walk->python_frames, walk_python_frame, &frames, 0);
+		find_asyncio_task(&frames);
 	}
 	*words = gil_bits(python, task, state) | (u64)walk->python_end << PYTHON_END_SHIFT |
 		 (walk->python_frames & PYTHON_FRAMES_MASK);

@@ -84,21 +84,22 @@ struct walk {
 	u32 file;
 	u32 mappings; /* reference */
 	u32 publication;
-	u32 end;           /* enum user_end */
-	u32 guess;         /* enum user_end: why the last step was one by the frame pointer; 0: it was not */
-	u32 lack;          /* enum user_end: why some step was, that led to code */
-	u32 frames;        /* recorded so far */
-	u8 has_registers;  /* of this very frame */
-	u8 is_call;        /* ip is behind a call */
-	u8 has_caller;     /* the last step led somewhere */
-	u8 python_is_open; /* the call of the evaluation loop has frames already */
-	u64 python_frame;  /* the one that comes next */
-	u64 python_callee; /* the one before it; 0: there is none */
-	u32 python_at;     /* where in the window the frame lies, in bytes */
-	u32 python_frames; /* recorded so far */
-	u32 python_end;    /* enum python_end */
-	u64 window_start;  /* where in the stack the window lies */
-	u64 window_bytes;  /* read so far */
+	u32 end;              /* enum user_end */
+	u32 guess;            /* enum user_end: why the last step was one by the frame pointer; 0: it was not */
+	u32 lack;             /* enum user_end: why some step was, that led to code */
+	u32 frames;           /* recorded so far */
+	u8 has_registers;     /* of this very frame */
+	u8 is_call;           /* ip is behind a call */
+	u8 has_caller;        /* the last step led somewhere */
+	u8 python_is_open;    /* the call of the evaluation loop has frames already */
+	u64 python_frame;     /* the one that comes next */
+	u64 python_callee;    /* the one before it; 0: there is none */
+	u64 python_generator; /* the outermost that is a generator's or a coroutine's; 0: there is none */
+	u32 python_at;        /* where in the window the frame lies, in bytes */
+	u32 python_frames;    /* recorded so far */
+	u32 python_end;       /* enum python_end */
+	u64 window_start;     /* where in the stack the window lies */
+	u64 window_bytes;     /* read so far */
 	u64 window[WINDOW_WORDS];
 	struct memo memos[1 << MEMO_BITS];
 	struct python_memo python_memos[1 << PYTHON_MEMO_BITS];

@@ -46,7 +46,7 @@ impl<'a> PythonPart<'a> {
     /// The asyncio task that the thread runs, with its tag.
     pub fn task(&self) -> Option<u64> {
         let first = self.words.first_chunk();
-        first.and_then(|&[code, task]| (code == abi::PYTHON_TASK as u64).then_some(task))
+        first.and_then(|&[code, task]| (code == abi::PYTHON_TASK as u64 && task != 0).then_some(task))
     }
 
     /// How the walk ended: `enum python_end`.
@@ -198,6 +198,11 @@ mod tests {
             (python.task(), python.frames().collect::<Vec<_>>()),
             (Some(99), vec![(65, 6)])
         );
+        let python = PythonPart {
+            summary: 2,
+            words: &[abi::PYTHON_TASK as u64, 0, 65, 6],
+        };
+        assert_eq!((python.task(), python.frames().count()), (None, 1));
         let python = PythonPart {
             summary: 1,
             words: &words[2..],

@@ -51,7 +51,7 @@ _WHAT: Final = (
         help="How callers are found: by unwind tables, or by frame pointers alone.  [default: dwarf]",
     ),
     flag("--python/--no-python", default=True, help="Show Python's own frames.  [default: yes]"),
-    flag("--async", "asyncio", help="Show which asyncio tasks await the one that runs (CPython 3.14)."),
+    flag("--async", "asyncio", help="Show which asyncio tasks await the one that runs (CPython 3.12 and newer)."),
     click.option(
         "-d", "--duration", "duration_s", type=parse_duration, metavar="TIME", help="End after 10, 500ms, 5m."
     ),

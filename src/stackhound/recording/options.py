@@ -47,7 +47,7 @@ class RecordOptions:
         kernel_only: leave out user space.
         unwind: find callers by what programs say of their code (``.eh_frame``); otherwise by frame pointers alone.
         python: show Python's own frames in programs that run it; needs ``unwind``.
-        asyncio: show the asyncio tasks that await the one that runs; needs ``python``, and CPython 3.14 in the program.
+        asyncio: show the asyncio tasks that await the one that runs; needs ``python``, and CPython 3.12 in the program.
         include_self: show the collector, too.
         aggregate: count equal stacks in the kernel, for high rates and long recordings.
         lines: look up source lines and inlined functions, not only names.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use stackhound_core::address::ObjectAddr;
-use stackhound_core::python::{Asyncio, Counted, Entry, Gil, Layout, Python, Refusal, Slot};
+use stackhound_core::python::{Asyncio, Counted, Entry, Gil, Kept, Layout, Python, Refusal, RunningTask, Slot};
 
 use super::Candidate;
 use super::memory::ProcessMemory;
@@ -22,6 +22,8 @@ pub struct Attached {
     pub candidate: Candidate,
     /// Where its asyncio has tasks, where they are asked for.
     pub asyncio: Option<Asyncio>,
+    /// Whether it is to be looked at again: asyncio is about to be imported.
+    pub is_early: bool,
 }
 
 impl Attached {
@@ -46,7 +48,12 @@ impl Attached {
         let slot = Slot::find(&memory, &threads)?.ok_or(Refusal::NotYet)?;
         let main = threads.last().ok_or(Refusal::NotYet)?.interpreter; // the oldest
         let gil = python.gil(&memory, main)?;
-        let walk = describe(&python.layout, slot, gil, asyncio);
+        let task = match asyncio {
+            Some(asyncio) => python.running_task(&memory, main, asyncio)?,
+            None => None,
+        };
+        let is_early = asyncio.is_some() && task.is_none() && python.layout.tells_awaiting_tasks();
+        let walk = describe(&python.layout, slot, gil, task);
         let place = |part: &Range<ObjectAddr>| part.start.0.wrapping_add(bias)..part.end.0.wrapping_add(bias);
         Ok(Self {
             python,
@@ -57,13 +64,18 @@ impl Attached {
             },
             candidate: candidate.clone(),
             asyncio,
+            is_early,
         })
     }
 }
 
-fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, asyncio: Option<Asyncio>) -> abi::Python {
+fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, task: Option<RunningTask>) -> abi::Python {
     let (walk, names) = (&layout.walk, layout.names());
-    let tasks = asyncio.zip(layout.object_bytes());
+    let (running_task, current_tasks, coroutine_frame) = match task.map(|task| task.kept) {
+        Some(Kept::ByThread(offset)) => (offset, 0, 0),
+        Some(Kept::ByLoop { tasks, coroutine_frame }) => (0, tasks.0, coroutine_frame),
+        None => (0, 0, 0),
+    };
     let (thread_state, thread_state_indirect) = match slot {
         Slot::Direct { offset } => (offset.into(), 0),
         Slot::Indirect { block, offset } => (block.into(), offset.into()),
@@ -73,16 +85,16 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, asyncio: Option<Async
         Entry::Flag(flag) => (abi::ENTRY_FLAG, flag, 0),
         Entry::Before { owner, from } => (abi::ENTRY_SHIM, owner, from),
     };
-    let (bytes, instruction_mask) = match walk.counted {
-        Counted::Bytes | Counted::Units => (4, u64::from(u32::MAX)),
-        Counted::Pointer { .. } => (8, u64::MAX),
+    let instruction_bytes: u8 = match walk.counted {
+        Counted::Bytes | Counted::Units => 4,
+        Counted::Pointer { .. } => 8,
     };
-    let ends = [walk.code + 8, walk.previous + 8, walk.instruction + bytes, owner + 1];
+    let instruction_end = walk.instruction + u16::from(instruction_bytes);
+    let ends = [walk.code + 8, walk.previous + 8, instruction_end, owner + 1];
     abi::Python {
         gil_locked: gil.map_or(0, |gil| gil.locked.0),
         gil_holder: gil.map_or(0, |gil| gil.holder.0),
-        code_mask: !walk.code_tag,
-        instruction_mask,
+        current_tasks,
         thread_state,
         thread_state_indirect,
         current_frame: walk.frame,
@@ -96,8 +108,12 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, asyncio: Option<Async
         shim_owner,
         names: names.map_or(0, |names| names.offset),
         names_words: names.map_or(0, |names| names.words as u8), // 4 at most
-        object_bytes: tasks.map_or(0, |(_, bytes)| bytes as u8), // so few that they were believed
-        running_task: tasks.map_or(0, |(asyncio, _)| asyncio.running_task),
-        task_coroutine: tasks.map_or(0, |(asyncio, _)| asyncio.coroutine),
+        object_bytes: task.map_or(0, |task| task.object_bytes as u8), // so few that they were believed
+        running_task,
+        task_coroutine: task.map_or(0, |task| task.coroutine),
+        coroutine_frame,
+        code_tag: walk.code_tag as u8, // 3 at most
+        instruction_bytes,
+        reserved: 0,
     }
 }

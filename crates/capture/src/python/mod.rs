@@ -51,7 +51,7 @@ pub struct Pythons {
     has_news: bool,
     deputy: Deputy<Answer>,
     refusals: BTreeMap<String, u64>,
-    /// Versions whose tasks do not know who awaits them.
+    /// Versions of which it is not known who awaits their tasks.
     unlinked: BTreeMap<String, u64>,
     /// What finding interpreters in processes took.
     pub cost: Cost,
@@ -143,8 +143,25 @@ impl Process {
     /// The interpreter that it runs, if that can be read.
     fn attached(&self) -> Option<&Arc<Attached>> {
         match &self.state {
-            State::Attached(attached) | State::Silent(attached) => Some(attached),
-            State::Waiting { .. } | State::Refused => None,
+            State::Attached(attached, _) | State::Silent(attached) => Some(attached),
+            State::Waiting(_) | State::Refused => None,
+        }
+    }
+
+    /// The interpreter, if it is not given up.
+    fn answering(&self) -> Option<&Arc<Attached>> {
+        match &self.state {
+            State::Attached(attached, _) => Some(attached),
+            _ => None,
+        }
+    }
+
+    /// When it is to be looked at again.
+    fn next(&self) -> Option<Next> {
+        match &self.state {
+            State::Waiting(next) => Some(*next),
+            State::Attached(_, next) => *next,
+            State::Silent(_) | State::Refused => None,
         }
     }
 
@@ -155,13 +172,34 @@ impl Process {
     }
 }
 
+/// When it is looked at again, and how long after that once more.
+#[derive(Clone, Copy)]
+struct Next {
+    pause: Duration,
+    due: Instant,
+}
+
+impl Next {
+    fn first() -> Self {
+        Self {
+            pause: FIRST_PAUSE,
+            due: Instant::now(),
+        }
+    }
+
+    fn after(self, now: Instant) -> Self {
+        Self {
+            pause: (self.pause * 2).min(LONGEST_PAUSE),
+            due: now + self.pause,
+        }
+    }
+}
+
 enum State {
     /// The interpreter was not initialized yet.
-    Waiting {
-        pause: Duration,
-        due: Instant,
-    },
-    Attached(Arc<Attached>),
+    Waiting(Next),
+    /// It can be read. It is looked at again where asyncio is about to be imported.
+    Attached(Arc<Attached>, Option<Next>),
     /// It took too long to answer: no more is read of it.
     Silent(Arc<Attached>),
     /// It cannot be read.
@@ -202,7 +240,7 @@ impl Pythons {
         }
         let (candidates, asyncio) = (self.candidates(mappings), self.asyncio(mappings));
         let is_known = |known: &Process| match &known.state {
-            State::Attached(attached) => {
+            State::Attached(attached, _) => {
                 candidates.iter().any(|one| one.is(&attached.candidate)) && known.asyncio == asyncio
             }
             State::Silent(attached) => candidates.iter().any(|one| one.is(&attached.candidate)),
@@ -214,10 +252,7 @@ impl Pythons {
         let process = Process {
             candidates,
             asyncio,
-            state: State::Waiting {
-                pause: FIRST_PAUSE,
-                due: Instant::now(),
-            },
+            state: State::Waiting(Next::first()),
         };
         self.processes.insert(pid, process);
     }
@@ -256,17 +291,14 @@ impl Pythons {
 
     /// When an interpreter is to be looked at again.
     pub fn due(&self) -> Option<Instant> {
-        let waiting = self.processes.values().filter_map(|process| match process.state {
-            State::Waiting { due, .. } => Some(due),
-            _ => None,
-        });
-        waiting.min()
+        let next = self.processes.values().filter_map(Process::next);
+        next.map(|next| next.due).min()
     }
 
     /// Looks at the interpreters that are due, and tells the walker of those that can be read.
     pub fn attach(&mut self, unwinder: &mut Unwinder) {
         let now = Instant::now();
-        let is_due = |process: &Process| matches!(process.state, State::Waiting { due, .. } if due <= now);
+        let is_due = |process: &Process| process.next().is_some_and(|next| next.due <= now);
         let due = self.processes.iter().filter(|(_, process)| is_due(process));
         for pid in due.map(|(pid, _)| *pid).collect::<Vec<_>>() {
             self.attach_one(pid, unwinder);
@@ -275,29 +307,27 @@ impl Pythons {
 
     fn attach_one(&mut self, pid: u32, unwinder: &mut Unwinder) {
         let now = Instant::now();
-        let process = self.processes.get_mut(&pid).expect("one of those that wait");
+        let process = self.processes.get_mut(&pid).expect("one of those that are due");
+        let next = process.next().unwrap_or_else(Next::first).after(now);
         let (candidates, asyncio) = (process.candidates.clone(), process.asyncio);
         let work = move || Answer::Attached(Attached::new(pid, &candidates, asyncio).map(Arc::new));
-        process.state = match (self.deputy.within(PATIENCE, work), &process.state) {
-            (Some(Answer::Attached(Ok(attached))), _) => {
+        process.state = match self.deputy.within(PATIENCE, work) {
+            Some(Answer::Attached(Ok(attached))) => {
                 unwinder.set_python(pid, &attached.walk);
                 self.cost.processes += 1;
                 self.cost.attach_ns += now.elapsed().as_nanos() as u64;
-                if self.asyncios.is_some() && !attached.python.layout.knows_awaiting_tasks() {
-                    *self
-                        .unlinked
-                        .entry(attached.python.layout.version.to_string())
-                        .or_default() += 1;
+                let layout = &attached.python.layout;
+                if asyncio.is_some() && !layout.tells_awaiting_tasks() {
+                    *self.unlinked.entry(layout.to_string()).or_default() += 1;
                 }
-                State::Attached(attached)
+                let next = attached.is_early.then_some(next);
+                State::Attached(attached, next)
             }
-            (Some(Answer::Attached(Err(Refusal::NotYet | Refusal::Unreadable(_)))), State::Waiting { pause, .. }) => {
-                State::Waiting {
-                    pause: (*pause * 2).min(LONGEST_PAUSE),
-                    due: now + *pause,
-                }
-            }
-            (answer, _) => {
+            Some(Answer::Attached(Err(Refusal::NotYet | Refusal::Unreadable(_)))) => match process.answering() {
+                Some(attached) => State::Attached(Arc::clone(attached), Some(next)),
+                None => State::Waiting(next),
+            },
+            answer => {
                 let why = match answer {
                     Some(Answer::Attached(Err(refusal))) => refusal.to_string(),
                     _ => "an interpreter cannot be read in time".into(),
@@ -336,7 +366,7 @@ impl Pythons {
     fn learn_tasks(&mut self, tasks: HashMap<u32, HashSet<u64>>) {
         self.tasks.clear();
         for (pid, asked) in tasks {
-            let Some(State::Attached(attached)) = self.processes.get(&pid).map(|process| &process.state) else {
+            let Some(attached) = self.processes.get(&pid).and_then(Process::answering) else {
                 continue;
             };
             let (attached, silent) = (Arc::clone(attached), Arc::clone(attached));
@@ -356,7 +386,7 @@ impl Pythons {
     }
 
     fn learn_of(&mut self, pid: u32, seen: &HashSet<Seen>, profile: &mut Profile) {
-        let Some(State::Attached(attached)) = self.processes.get(&pid).map(|process| &process.state) else {
+        let Some(attached) = self.processes.get(&pid).and_then(Process::answering) else {
             return;
         };
         let asked = self.codes.to_ask(pid, seen);
@@ -438,7 +468,7 @@ impl Pythons {
         });
         let unlinked = self.unlinked.iter().map(|(version, count)| {
             let processes = counted(*count, "process", "processes");
-            format!("not shown who awaits the tasks of {processes}: CPython {version} does not keep that, 3.14 does")
+            format!("not shown who awaits the tasks of {processes}: of CPython {version} that is not known")
         });
         let missed = (self.tasks.missed > 0).then(|| {
             let samples = counted(self.tasks.missed, "sample", "samples");

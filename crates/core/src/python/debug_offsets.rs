@@ -6,7 +6,10 @@
 
 use zerocopy::FromBytes;
 
-use super::layout::{Awaits, Bytes, Code, Copies, Counted, Entry, Gil, GilPlace, Layout, Refusal, States, Text, Walk};
+use super::known;
+use super::layout::{
+    Awaits, Bytes, Code, Copies, Counted, Entry, Gil, GilPlace, Layout, Links, Refusal, StackTop, States, Text, Walk,
+};
 use super::memory::{Memory, read_array};
 use super::version::Version;
 use crate::address::ProcessAddr;
@@ -130,7 +133,11 @@ impl Offsets {
             code: self.code(&groups)?,
             text: self.text(&groups)?,
             bytes: self.bytes(&groups)?,
-            awaits: self.has_stack_refs().then(|| self.awaits()).transpose()?,
+            awaits: match (self.has_stack_refs(), self.is_free_threaded()) {
+                (true, _) => Some(self.awaits()?),
+                (false, false) => Some(self.awaits_3_13()?),
+                (false, true) => None,
+            },
         })
     }
 
@@ -260,12 +267,19 @@ impl Offsets {
             kind_flags: self.object(TYPE, 3)?,
             coroutine_frame: self.object(COROUTINE, 2)?,
             coroutine_state: self.object(COROUTINE, 3)?,
-            stack_top: self.object(GROUPS_3_14.frame, 6)?,
-            set_table: self.object(SET, 2)?,
-            set_mask: self.object(SET, 3)?,
+            stack_top: StackTop::Pointer(self.object(GROUPS_3_14.frame, 6)?),
             int_tag: self.object(INT, 1)?,
             int_digits: self.object(INT, 2)?,
+            links: Links::Kept {
+                set_table: self.object(SET, 2)?,
+                set_mask: self.object(SET, 3)?,
+            },
         })
+    }
+
+    fn awaits_3_13(&self) -> Result<Awaits, Refusal> {
+        let modules = self.offset(GROUPS_3_13.interpreter, 5, MAX_RUNTIME_BYTES)?;
+        Ok(known::awaits(known::called_3_13(modules)))
     }
 
     fn bytes(&self, groups: &Groups) -> Result<Bytes, Refusal> {

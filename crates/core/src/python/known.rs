@@ -1,8 +1,11 @@
-//! The layouts of CPython 3.9 to 3.12, which do not tell theirs. A minor version keeps its layout.
+//! The layouts of CPython 3.9 to 3.12, which do not tell theirs, and what 3.13 does not tell. A minor version keeps its
+//! layout.
 //!
 //! 64-bit release builds. `tests/integration/test_python_reading.py` holds each number against running interpreters.
 
-use super::layout::{Bytes, Code, Counted, Entry, Gil, GilPlace, Layout, States, Text, Walk};
+use super::layout::{
+    Attributes, Awaits, Bytes, Called, Code, Counted, Entry, Gil, GilPlace, Layout, Links, StackTop, States, Text, Walk,
+};
 use super::version::Version;
 
 /// `struct _gil_runtime_state`.
@@ -34,7 +37,40 @@ pub(super) fn layout(version: Version, minor: u8) -> Layout {
         code: code(minor),
         text: text(minor),
         bytes: BYTES,
-        awaits: None,
+        awaits: (minor == 12).then_some(awaits(CALLED_3_12)),
+    }
+}
+
+/// `PyInterpreterState.imports.modules`; `TaskObj` of `Modules/_asynciomodule.c`.
+pub(super) const CALLED_3_12: Called = Called {
+    modules: 944,
+    awaited: 128,
+    coroutine: 136,
+    attributes: Attributes::Pointed,
+};
+
+/// 3.13 tells where modules are.
+pub(super) const fn called_3_13(modules: u32) -> Called {
+    Called {
+        modules,
+        awaited: 112,
+        coroutine: 120,
+        attributes: Attributes::Inline,
+    }
+}
+
+/// `PyObject`, `PyTypeObject`, `PyCoroObject`, `_PyInterpreterFrame`, `PyLongObject` of 3.12 and 3.13.
+pub(super) const fn awaits(called: Called) -> Awaits {
+    Awaits {
+        object_bytes: 16,
+        kind: 8,
+        kind_flags: 168,
+        coroutine_frame: 72,
+        coroutine_state: 67,
+        stack_top: StackTop::Count { count: 64, values: 72 },
+        int_tag: 16,
+        int_digits: 24,
+        links: Links::Called(called),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Where an interpreter keeps what is read of it: offsets in its structures, in bytes.
 
+use std::fmt;
+
 use super::debug_offsets;
 use super::interpreter::Interpreter;
 use super::known;
@@ -21,7 +23,7 @@ pub struct Layout {
     pub(super) code: Code,
     pub(super) text: Text,
     pub(super) bytes: Bytes,
-    /// 3.14.
+    /// From 3.12 on.
     pub(super) awaits: Option<Awaits>,
 }
 
@@ -187,14 +189,49 @@ pub(super) struct Awaits {
     /// Of a coroutine: its frame, which is part of it, and its state, a byte.
     pub(super) coroutine_frame: u16,
     pub(super) coroutine_state: u16,
-    /// Of a frame: pointer behind the last one of its values.
-    pub(super) stack_top: u16,
-    /// Of a set: pointer to its entries, and how many there are room for, less one.
-    pub(super) set_table: u16,
-    pub(super) set_mask: u16,
+    pub(super) stack_top: StackTop,
     /// Of an `int`: how many digits it has, above 3 bits, and where they are, 4 bytes each.
     pub(super) int_tag: u16,
     pub(super) int_digits: u16,
+    pub(super) links: Links,
+}
+
+/// Where a frame's last value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StackTop {
+    /// 3.14: before where a pointer at this offset of the frame leads.
+    Pointer(u16),
+    /// The last of so many from an offset of the frame on; how many is an `int` in it.
+    Count { count: u16, values: u16 },
+}
+
+/// How a task leads to the one that awaits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// 3.14: it keeps that. Several are a set: pointer to its entries, and how many there are room for, less one.
+    Kept { set_table: u16, set_mask: u16 },
+    /// 3.12 and 3.13: by what it is to call when it is done.
+    Called(Called),
+}
+
+/// What else has to be known for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Called {
+    /// Of an interpreter: its modules, a `dict`.
+    pub(super) modules: u32,
+    /// Of a task: the future that it awaits, and its coroutine, behind which comes its name.
+    pub(super) awaited: u16,
+    pub(super) coroutine: u16,
+    pub(super) attributes: Attributes,
+}
+
+/// Where an instance of a class has what was assigned to it, in the order of the assignments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attributes {
+    /// 3.12: where a word before the instance leads, if that is odd and so stands for an address greater by 1.
+    Pointed,
+    /// 3.13: in the instance, if its type says so.
+    Inline,
 }
 
 /// Where a code object has pointers to its file, its names and its lines.
@@ -220,15 +257,17 @@ pub enum Refusal {
     Unreadable(#[from] Unreadable),
 }
 
-impl Layout {
-    /// Whether its asyncio's tasks know who awaits them: from 3.14 on.
-    pub fn knows_awaiting_tasks(&self) -> bool {
-        self.awaits.is_some()
+impl fmt::Display for Layout {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_free_threaded { ", free-threaded," } else { "" };
+        write!(formatter, "{}{kind}", self.version)
     }
+}
 
-    /// What every object begins with, in bytes; None before 3.14, where nothing needs it.
-    pub fn object_bytes(&self) -> Option<u16> {
-        self.awaits.map(|awaits| awaits.object_bytes)
+impl Layout {
+    /// Whether it can be found out who awaits a task: from 3.12 on, but not of free-threaded 3.13.
+    pub fn tells_awaiting_tasks(&self) -> bool {
+        self.awaits.is_some()
     }
 
     /// Where a code object has them; None where they do not follow each other.

@@ -14,8 +14,10 @@
 //! each read has a bound, lists and chains end, and what is wrong is an error or an odd name.
 
 mod bytecode;
+mod callbacks;
 mod code;
 mod debug_offsets;
+mod dictionary;
 mod evaluation;
 #[cfg(test)]
 mod fake;
@@ -43,5 +45,5 @@ pub use memory::{Memory, Unreadable};
 pub use runtime::{Gil, Python, Thread};
 pub use slot::Slot;
 pub use stack::{Frame, Frames};
-pub use tasks::{Asyncio, Task, Tasks};
+pub use tasks::{Asyncio, Kept, Places, RunningTask, Task, Tasks};
 pub use version::Version;

@@ -1,15 +1,20 @@
-//! asyncio's tasks, read from outside: who awaits the one that a thread runs. From CPython 3.14 on, which keeps that.
+//! asyncio's tasks, read from outside: who awaits the one that a thread runs.
 //!
 //! ```text
 //! thread state ─running task→ task ─awaited by→ task ─awaited by→ … → the one that nobody awaits
 //!                              └ coroutine ─awaits→ coroutine ─awaits→ … → what is no coroutine
 //! ```
+//!
+//! CPython 3.14 keeps both. Before, from 3.12 on, `asyncio.tasks._current_tasks` has the running task of each event loop,
+//! and who awaits it is found by [`Callbacks`].
 
 use hashbrown::HashSet;
 
+use super::callbacks::Callbacks;
 use super::code::tag;
-use super::layout::{Awaits, Layout};
-use super::memory::{Memory, Unreadable, further, read_array, read_pointer, read_u64};
+use super::dictionary::look_up;
+use super::layout::{Awaits, Layout, Links, StackTop};
+use super::memory::{Memory, Unreadable, further, read_array, read_i32, read_pointer, read_u64};
 use super::object::{read_text, read_vec, u64_in};
 use super::runtime::Python;
 use super::stack::{Frame, Raw};
@@ -38,10 +43,19 @@ const MAX_COROUTINES: usize = 64;
 /// Entries of a set of awaiting tasks to look at, of 16 bytes each.
 const MAX_SET_ENTRIES: u64 = 1024;
 
+/// The module that has all of it in its file, what it exports, and its `dict` of running tasks by event loop.
+const MODULE: &str = "_asyncio";
+const MODULE_EXPORTS: &str = "PyInit__asyncio";
+const CURRENT_TASKS: &str = "_current_tasks";
+/// `PyModuleObject.md_dict`.
+const MODULE_DICTIONARY: u32 = 16;
+
 /// States of a coroutine (`enum _framestate`): lower ones are suspended, higher ones have ended.
 const RUNNING: i8 = 0;
-/// `FRAME_SUSPENDED_YIELD_FROM`: what it awaits is on the top of the coroutine's own stack.
+/// `FRAME_SUSPENDED_YIELD_FROM`, `FRAME_SUSPENDED` of 3.12: what it awaits is on the top of the coroutine's own stack.
 const SUSPENDED_BY_AWAIT: i8 = -1;
+/// Values that it has there at most.
+const MAX_VALUES: u32 = 1 << 16;
 
 /// `Py_TPFLAGS_LONG_SUBCLASS`, `Py_TPFLAGS_UNICODE_SUBCLASS`.
 const IS_INT: u64 = 1 << 24;
@@ -54,13 +68,22 @@ const SIZE_SHIFT: u32 = 3;
 /// How asyncio calls a task that got a number instead of a name.
 const NUMBERED: &str = "Task-";
 
-/// What the module `_asyncio` says of its own structures.
+/// The module `_asyncio` in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asyncio {
+pub enum Asyncio {
+    /// It says of its own structures where they have what. From 3.14 on.
+    Telling(Places),
+    /// It does not.
+    Silent,
+}
+
+/// What it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
     /// Of a thread state: the task that the thread runs, or null.
-    pub running_task: u16,
+    running_task: u16,
     /// Of a task: its coroutine, and behind that its name.
-    pub coroutine: u16,
+    coroutine: u16,
     awaited_by: u16,
     is_task: u16,
     is_awaited_by_set: u16,
@@ -69,9 +92,18 @@ pub struct Asyncio {
 impl Asyncio {
     /// The module that is in an ELF file. None when there is none.
     pub fn find(file: &[u8]) -> Option<Self> {
-        guarded(|| Self::parse(Symbols::read(file).ok()?.section(SECTION)?.1))?
+        guarded(|| {
+            let symbols = Symbols::read(file).ok()?;
+            let telling = symbols.section(SECTION).map(|(_, section)| Places::parse(section));
+            match telling {
+                Some(places) => places.map(Self::Telling),
+                None => symbols.exported(MODULE_EXPORTS).map(|_| Self::Silent),
+            }
+        })?
     }
+}
 
+impl Places {
     fn parse(section: &[u8]) -> Option<Self> {
         let words: [u64; WORDS] = std::array::from_fn(|at| u64_in(section, 8 * at as u16).unwrap_or(u64::MAX));
         let offset = |group: usize, at: usize, max_bytes: u64| {
@@ -90,6 +122,31 @@ impl Asyncio {
     }
 }
 
+/// Where the kernel finds the task that a thread runs, and what tells it from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunningTask {
+    /// Where it is.
+    pub kept: Kept,
+    /// Of a task: its coroutine, and behind that its name.
+    pub coroutine: u16,
+    /// What every object begins with, in bytes.
+    pub object_bytes: u16,
+}
+
+/// Where the task that a thread runs is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// At this offset of the thread state.
+    ByThread(u16),
+    /// In a dictionary with one for each event loop: it is the one whose coroutine's frame is the thread's.
+    ByLoop {
+        /// Where the `dict` is.
+        tasks: ProcessAddr,
+        /// Where a coroutine has its frame.
+        coroutine_frame: u16,
+    },
+}
+
 /// A task that runs, or that awaits one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
@@ -100,23 +157,97 @@ pub struct Task {
 }
 
 /// Reads the tasks of one process.
-#[derive(Clone, Copy)]
 pub struct Tasks<'m> {
     memory: &'m dyn Memory,
     layout: &'m Layout,
     awaits: Awaits,
-    asyncio: Asyncio,
+    coroutine: u16,
+    finder: Finder<'m>,
+}
+
+/// What finds the task that awaits one.
+enum Finder<'m> {
+    Kept {
+        places: Places,
+        set_table: u16,
+        set_mask: u16,
+    },
+    Called(Callbacks<'m>),
 }
 
 impl Python {
-    /// What reads tasks; None before 3.14, where a task does not know who awaits it.
+    /// What reads tasks; None where it cannot be found out who awaits one.
     pub fn tasks<'m>(&'m self, memory: &'m dyn Memory, asyncio: Asyncio) -> Option<Tasks<'m>> {
+        let awaits = self.layout.awaits?;
+        let (coroutine, finder) = match (awaits.links, asyncio) {
+            (Links::Kept { set_table, set_mask }, Asyncio::Telling(places)) => {
+                let finder = Finder::Kept {
+                    places,
+                    set_table,
+                    set_mask,
+                };
+                (places.coroutine, finder)
+            }
+            (Links::Called(called), Asyncio::Silent) => {
+                let callbacks = Callbacks::new(memory, awaits, called);
+                (called.coroutine, Finder::Called(callbacks))
+            }
+            _ => return None,
+        };
         Some(Tasks {
             memory,
             layout: &self.layout,
-            awaits: self.layout.awaits?,
-            asyncio,
+            awaits,
+            coroutine,
+            finder,
         })
+    }
+
+    /// Where the kernel finds running tasks; None as long as the module is not imported, or if tasks cannot be read.
+    pub fn running_task(
+        &self,
+        memory: &dyn Memory,
+        interpreter: ProcessAddr,
+        asyncio: Asyncio,
+    ) -> Result<Option<RunningTask>, Unreadable> {
+        let Some(awaits) = self.layout.awaits else {
+            return Ok(None);
+        };
+        let (kept, coroutine) = match (awaits.links, asyncio) {
+            (Links::Kept { .. }, Asyncio::Telling(places)) => {
+                (Some(Kept::ByThread(places.running_task)), places.coroutine)
+            }
+            (Links::Called(called), Asyncio::Silent) => {
+                let tasks = self.current_tasks(memory, further(interpreter, called.modules))?;
+                let coroutine_frame = awaits.coroutine_frame;
+                (
+                    tasks.map(|tasks| Kept::ByLoop { tasks, coroutine_frame }),
+                    called.coroutine,
+                )
+            }
+            _ => return Ok(None),
+        };
+        let object_bytes = awaits.object_bytes;
+        Ok(kept.map(|kept| RunningTask {
+            kept,
+            coroutine,
+            object_bytes,
+        }))
+    }
+
+    /// `modules`: where the pointer to them is.
+    fn current_tasks(&self, memory: &dyn Memory, modules: ProcessAddr) -> Result<Option<ProcessAddr>, Unreadable> {
+        let look_up = |dictionary, key| look_up(memory, &self.layout.text, dictionary, key);
+        let Some(modules) = read_pointer(memory, modules)? else {
+            return Ok(None);
+        };
+        let Some(module) = look_up(modules, MODULE)? else {
+            return Ok(None);
+        };
+        match read_pointer(memory, further(module, MODULE_DICTIONARY))? {
+            Some(dictionary) => look_up(dictionary, CURRENT_TASKS),
+            None => Ok(None),
+        }
     }
 }
 
@@ -150,12 +281,14 @@ impl Tasks<'_> {
     }
 
     fn is_task(&self, at: ProcessAddr) -> Result<bool, Unreadable> {
-        let [is_task] = read_array(self.memory, further(at, self.asyncio.is_task))?;
-        Ok(is_task == 1)
+        match &self.finder {
+            Finder::Kept { places, .. } => Ok(read_array(self.memory, further(at, places.is_task))? == [1]),
+            Finder::Called(callbacks) => callbacks.is_task(at),
+        }
     }
 
     fn coroutine_and_name(&self, task: ProcessAddr) -> Result<[ProcessAddr; 2], Unreadable> {
-        let bytes: [u8; 16] = read_array(self.memory, further(task, self.asyncio.coroutine))?;
+        let bytes: [u8; 16] = read_array(self.memory, further(task, self.coroutine))?;
         Ok([0, 8].map(|at| ProcessAddr(u64_in(&bytes, at).unwrap_or(0)))) // there are 16
     }
 
@@ -234,24 +367,39 @@ impl Tasks<'_> {
     /// What is on the top of its stack; what that means depends on its state.
     fn awaited(&self, coroutine: ProcessAddr) -> Result<ProcessAddr, Unreadable> {
         let frame = further(coroutine, self.awaits.coroutine_frame);
-        let top = read_u64(self.memory, further(frame, self.awaits.stack_top))?;
-        let value = read_u64(self.memory, ProcessAddr(top.wrapping_sub(8)))?;
+        let behind = match self.awaits.stack_top {
+            StackTop::Pointer(top) => ProcessAddr(read_u64(self.memory, further(frame, top))?),
+            StackTop::Count { count, values } => {
+                let count = read_i32(self.memory, further(frame, count))?;
+                let count = u32::try_from(count).unwrap_or(0).min(MAX_VALUES); // it runs, and has none
+                further(frame, u32::from(values) + 8 * count)
+            }
+        };
+        let value = read_u64(self.memory, ProcessAddr(behind.0.wrapping_sub(8)))?;
         Ok(ProcessAddr(value & !self.layout.walk.code_tag))
     }
 
     fn awaiting(&self, task: ProcessAddr) -> Result<Option<ProcessAddr>, Unreadable> {
-        let by = read_pointer(self.memory, further(task, self.asyncio.awaited_by))?;
-        let [is_set] = read_array(self.memory, further(task, self.asyncio.is_awaited_by_set))?;
+        let (places, set_table, set_mask) = match &self.finder {
+            Finder::Called(callbacks) => return callbacks.awaiting(task),
+            Finder::Kept {
+                places,
+                set_table,
+                set_mask,
+            } => (places, *set_table, *set_mask),
+        };
+        let by = read_pointer(self.memory, further(task, places.awaited_by))?;
+        let [is_set] = read_array(self.memory, further(task, places.is_awaited_by_set))?;
         match by {
-            Some(set) if is_set != 0 => self.first_of(set),
+            Some(set) if is_set != 0 => self.first_of(set, set_table, set_mask),
             _ => Ok(by),
         }
     }
 
     /// The first that is in a set: entries are a pointer and a hash, which is −1 where one was taken out.
-    fn first_of(&self, set: ProcessAddr) -> Result<Option<ProcessAddr>, Unreadable> {
-        let mask = read_u64(self.memory, further(set, self.awaits.set_mask))?;
-        let table = ProcessAddr(read_u64(self.memory, further(set, self.awaits.set_table))?);
+    fn first_of(&self, set: ProcessAddr, table: u16, mask: u16) -> Result<Option<ProcessAddr>, Unreadable> {
+        let mask = read_u64(self.memory, further(set, mask))?;
+        let table = ProcessAddr(read_u64(self.memory, further(set, table))?);
         let entries = mask.saturating_add(1).min(MAX_SET_ENTRIES);
         let table = read_vec(self.memory, table, 16 * entries as usize)?;
         let words: Vec<u64> = table
@@ -283,9 +431,9 @@ mod tests {
     /// What the module says of itself is understood.
     #[test]
     fn offsets_are_read() {
-        let asyncio = Asyncio::parse(&section(&SAID)).unwrap();
+        let places = Places::parse(&section(&SAID)).unwrap();
         assert_eq!(
-            (asyncio.running_task, asyncio.coroutine, asyncio.awaited_by),
+            (places.running_task, places.coroutine, places.awaited_by),
             (872, 128, 96)
         );
     }
@@ -296,11 +444,13 @@ mod tests {
         kind_flags: 168,
         coroutine_frame: 200,
         coroutine_state: 72,
-        stack_top: 88,
-        set_table: 40,
-        set_mask: 32,
+        stack_top: StackTop::Pointer(88),
         int_tag: 16,
         int_digits: 24,
+        links: Links::Kept {
+            set_table: 40,
+            set_mask: 32,
+        },
     };
     const TASKS: [ProcessAddr; 2] = [ProcessAddr(0x70_0000), ProcessAddr(0x71_0000)];
     const COROUTINES: [ProcessAddr; 3] = [ProcessAddr(0x72_0000), ProcessAddr(0x73_0000), ProcessAddr(0x74_0000)];
@@ -346,8 +496,8 @@ mod tests {
     fn with_tasks<T>(memory: &Fake, read: impl FnOnce(Tasks<'_>) -> T) -> T {
         let mut python = python_3_11(&fake_3_11());
         python.layout.awaits = Some(AWAITS);
-        let asyncio = Asyncio::parse(&section(&SAID)).unwrap();
-        read(python.tasks(memory, asyncio).unwrap())
+        let places = Places::parse(&section(&SAID)).unwrap();
+        read(python.tasks(memory, Asyncio::Telling(places)).unwrap())
     }
 
     fn chain(memory: &Fake) -> Option<Vec<(String, Vec<i64>)>> {
@@ -435,11 +585,11 @@ mod tests {
     /// Sections that are short, or that contradict themselves, are none.
     #[test]
     fn wild_offsets_are_refused() {
-        assert_eq!(Asyncio::parse(&section(&SAID[..11])), None);
+        assert_eq!(Places::parse(&section(&SAID[..11])), None);
         for at in [0, 1, 2, 3, 4, 5, 9, 11] {
             let mut said = SAID;
             said[at] = u64::MAX;
-            assert_eq!(Asyncio::parse(&section(&said)), None, "{at}");
+            assert_eq!(Places::parse(&section(&said)), None, "{at}");
         }
     }
 }
