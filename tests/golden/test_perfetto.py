@@ -131,10 +131,12 @@ def test_absences_of_a_thread_never_overlap():
 
 
 def test_who_woke_a_thread_is_among_the_arguments():
-    profile = build_times([ran(WORKER, 1, ["unlock"], 1), away(APP, 40, LOCK, 30, "futex")], until=100)
-    profile = profile.derive({"wakers": make_table("wakers", [{"sample": 1, "thread": 0, "stack": 1}])})
+    unlock = ["main", "unlock", "k:futex_wake", "k:try_to_wake_up"]
+    profile = build_times([ran(WORKER, 1, unlock, 1), away(APP, 40, LOCK, 30, "futex")], until=100)
+    thread, stack = (int(profile.numbers("samples", name)[0]) for name in ("thread", "stack"))
+    profile = profile.derive({"wakers": make_table("wakers", [{"sample": 1, "thread": thread, "stack": stack}])})
     ((*_, arguments, _),) = Trace(profile).slices()
-    assert arguments["waker_thread"] == "worker (8)"
+    assert (arguments["waker_thread"], arguments["waker_stack"]) == ("worker (8)", "futex_wake ← unlock ← main")
 
 
 def test_requests_that_overlap_are_on_tracks_of_their_own():

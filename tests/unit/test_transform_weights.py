@@ -77,7 +77,9 @@ def test_what_was_asked_for_is_said_as_it_was_recorded(profile, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     profile.save("stackhound.hound")
     assert main(["report", "--event", "off-cpu", "--by", "count", "--sort", "reason"]) == 0
-    assert capsys.readouterr().out.startswith("off-cpu by sched_exit_tp every 1.00 ms: 21 samples, 21 (futex 95%, sleep 5%)\n")
+    assert capsys.readouterr().out.startswith(
+        "off-cpu by sched_exit_tp every 1.00 ms: 21 samples, 21 (futex 95%, sleep 5%)\n"
+    )
     assert main(["report", "--event", "off-cpu", "--by", "count", "--sort", "reason", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["unit"], document["total"]) == ("count", 21)

@@ -258,6 +258,8 @@ def _check_view_of_time(given: dict[str, Any]) -> None:
             raise UsageError(f"{option} is of cpu and off-cpu together", "drop --event")
         if given["by"]:
             raise UsageError(f"{option} is about times", "drop --by")
+        if given["off_wake"]:
+            raise UsageError(f"{option} shows who sleeps", "drop --off-wake")
         if given[name].endswith(".hound"):  # INPUT where the option's own argument would be
             raise UsageError(f"{option} {given[name]} says no process", f"write report {given[name]} {option}")
 

@@ -22,6 +22,7 @@ _OPTIONS: Final = (
     click.option("--ignore", metavar="REGEX", help="Only stacks without a function that matches."),
     flag("--no-inline", "drop_inlined", help="Leave out inlined functions."),
     flag("--native-internals", help="Show also the interpreter's own functions, and the scheduler's."),
+    flag("--off-wake", help="On top of time off the CPU, who ended it, upside down (record --wakers)."),
     click.option("--by", type=click.Choice(("time", "count")), help="Weigh how long it took, or how often it was."),
     flag("--inverted", help="From what ran to its callers."),
 )
@@ -46,6 +47,7 @@ class Selection:
     ignore: str | None
     drop_inlined: bool
     native_internals: bool
+    off_wake: bool
     by: str | None
     inverted: bool
 
@@ -58,7 +60,7 @@ class Selection:
         """The part of the profile that was asked for.
 
         Raises:
-            UsageError: a pattern is no regular expression, or how long it took was not measured.
+            UsageError: a pattern is no regular expression, or what is asked for was not recorded.
             EmptyProfile: no sample is left.
         """
         if profile.table("samples").num_rows == 0:
@@ -69,6 +71,8 @@ class Selection:
             raise EmptyProfile("no sample is left of this profile", "choose more with the options that select")
         if self.drop_inlined:
             profile = profile.drop_inlined()
+        if self.off_wake:
+            profile = profile.show_wakers()
         if self.by:
             profile = profile.weigh_by_time() if self.by == "time" else profile.weigh_by_count()
         return profile.invert() if self.inverted else profile

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from stackhound.profile.brief_stacks import ARROW
 from stackhound.profile.escape import printable
 from stackhound.profile.facts import cost_and_loss
 from stackhound.profile.portions import OFF_CPU, ON_CPU, PLACES
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 TOP: Final = 3
 TIME_END: Final = 18  # column
 MIN_WIDTH: Final = 20  # of a stack
-ARROW: Final = " ← "
 #: A pipe has no width: as wide as people's terminals.
 WIDTH: Final = 100
 

@@ -4,10 +4,10 @@
     └comm └root ……………………… leaf┘           └weight
 
 The comm is the thread's. Marks: ``_[k]`` kernel (inlined kernel functions too), ``_[i]`` inlined, ``_[j]`` JIT,
-``_[t]`` an asyncio task or code of one that awaits another. The weight is the number of samples for ``cpu`` and the
-event's own value for others: nanoseconds of a time, a count of faults. A frame without a name is its object's name in
-brackets; ``;`` and what has no glyph is escaped, so that the last space of a line always parts the stack from its
-weight. Equal stacks are one line, and lines are sorted.
+``_[t]`` an asyncio task or code of one that awaits another, ``_[w]`` what woke the thread. The weight is the number of
+samples for ``cpu`` and the event's own value for others: nanoseconds of a time, a count of faults. A frame without a
+name is its object's name in brackets; ``;`` and what has no glyph is escaped, so that the last space of a line always
+parts the stack from its weight. Equal stacks are one line, and lines are sorted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stackhound.profile import Frames, Profile
 
 
-_MARKS: Final = {"jit": "_[j]", "task": "_[t]"}
+_MARKS: Final = {"jit": "_[j]", "task": "_[t]", "waker": "_[w]"}
 
 
 def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 #: Functions of each kind that are shown: those nearest to the leaf.
 NATIVE_FRAMES: Final = 3
 PYTHON_FRAMES: Final = 3
+ARROW: Final = " ← "
 NO_STACK: Final = "[no stack]"
-#: What the kernel leaves a CPU by, from whatever it waits in, what looks at that, and how the kernel was entered. Names
-#: of Linux 5.10 to 6.18.
+#: What the kernel leaves a CPU by, from whatever it waits in, what looks at that, what wakes a thread, and how the
+#: kernel was entered. Names of Linux 5.10 to 6.18.
 _COMMON: Final = re.compile(
     r"""(
     _*(io_)?schedule(_\w+)?|\w*preempt_schedule\w*|finish_task_switch|do_wait_for_common|\w*wait_for_common
     |\w*irqentry_exit\w*|\w*exit_to_user_mode\w*|(asm_)?sysvec_\w+|asm_\w+|do_syscall_64|x64_sys_call|entry_SYSCALL\w*
-    |__traceiter_\w+|bpf_trace_run\d+|el0t?_\w+|invoke_syscall|do_el0_svc|ret_from_fork\w*
+    |try_to_wake_up|wake_up_\w+|__wake_up\w*|\w*wake_function|__traceiter_\w+|bpf_trace_run\d+|el0t?_\w+|invoke_syscall|do_el0_svc|ret_from_fork\w*
     )(\.\w+)*""",
     re.VERBOSE,
 )

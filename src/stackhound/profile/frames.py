@@ -26,7 +26,7 @@ class Frames:
         offsets: uint32 (n_locations + 1,).
         frames: uint32, ids into the columns below, which have one entry a frame.
         name: demangled; for a miss the object's base name in brackets.
-        kind: ``user``, ``kernel``, ``jit``, ``bpf``, ``python``, or ``task``, which is virtual.
+        kind: ``user``, ``kernel``, ``jit``, ``bpf``, ``python``, ``task``, which is virtual, or ``waker``.
         inlined: bool; whether the function was inlined into the frame before it.
         object: uint32, rows of the table ``objects``.
         function: uint32, rows of the table ``functions``; `NO_FUNCTION` for a miss.
@@ -147,6 +147,6 @@ def miss_label(path: str) -> str:
 
 def picture_kind(kind: str) -> str:
     """The kind that a picture colours by, of an object's kind."""
-    if kind in {"bpf", "jit", "python", "task"}:
+    if kind in {"bpf", "jit", "python", "task", "waker"}:
         return kind
     return "kernel" if kind in KERNEL_KINDS else "user"

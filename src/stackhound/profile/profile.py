@@ -296,6 +296,12 @@ class Profile(TableSet):
 
         return merge_threads(self)
 
+    def show_wakers(self) -> Profile:
+        """Put who woke a thread on top of its stack: see `stackhound.transform.show_wakers`."""
+        from stackhound.transform import show_wakers
+
+        return show_wakers(self)
+
     def weigh_by_count(self) -> Profile:
         """Let samples weigh how often, instead of how long: see `stackhound.transform.weigh_by_count`."""
         from stackhound.transform import weigh_by_count

@@ -205,8 +205,8 @@ THREAD_STATES: Final = (
     "ended",  # and nobody has taken note of it
 )
 #: ``task`` is virtual: an asyncio task by its name, or Python code of a task that awaits another one.
-#: ``data`` is no code: a file or memory that was touched.
-OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "task", "data", "unknown")
+#: ``data`` is no code: a file or memory that was touched. ``waker`` is code that another thread ran (`show_wakers`).
+OBJECT_KINDS: Final = ("elf", "kernel", "module", "vdso", "bpf", "jit", "python", "task", "data", "waker", "unknown")
 KERNEL_KINDS: Final = frozenset({"kernel", "module", "bpf"})
 
 

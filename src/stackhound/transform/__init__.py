@@ -12,6 +12,7 @@ from stackhound.transform.inlines import drop_inlined
 from stackhound.transform.interpreter import fold_interpreter
 from stackhound.transform.invert import invert
 from stackhound.transform.merge import merge
+from stackhound.transform.off_wake import show_wakers
 from stackhound.transform.recorder import without_recorder
 from stackhound.transform.recursion import collapse_recursion
 from stackhound.transform.scheduler import fold_scheduler
@@ -32,6 +33,7 @@ __all__ = [
     "merge_threads",
     "name_cells",
     "show_from",
+    "show_wakers",
     "weigh_by_count",
     "weigh_by_time",
     "without_callers",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arro3.core import Array, ChunkedArray, DataType, Field, Schema, Table
 
 from stackhound.errors import UsageError
+from stackhound.profile.columns import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def concatenate_rows(tables: Sequence[Table]) -> Table:
@@ -38,6 +39,16 @@ def concatenate_rows(tables: Sequence[Table]) -> Table:
         for table in filled
     ]
     return Table.from_batches([batch for part in parts for batch in part.to_batches()], schema=schema)
+
+
+def make_rows(like: Table, columns: Mapping[str, Sequence[Any]]) -> Table:
+    """Rows of the columns of another table. Those that are not given are 0, or empty."""
+    count = max(len(values) for values in columns.values())
+    arrays = []
+    for name in like.column_names:
+        kind = like[name].type
+        arrays.append(Array(columns.get(name, ["" if is_text(kind) else 0] * count), kind))
+    return Table.from_arrays(arrays, names=like.column_names)
 
 
 def _nulls(column: ChunkedArray, count: int) -> Array:

@@ -40,14 +40,14 @@ def replace_stacks(
 
     Args:
         tables: all tables.
-        used: old ids, in the order of the paths. No other stack is referred to.
+        used: old ids, in the order of the paths. No other stack is referred to. One beyond the table is a new stack.
         offsets, locations: the paths root → leaf, as CSR.
         keep: bool (n_locations_in_paths,): the elements of the paths that stay; None: all.
     """
     if keep is not None:
         offsets, locations = np.concatenate(([0], np.cumsum(keep)))[offsets], locations[keep]
     parent, location, depth, ids = build_stacks(offsets.astype(np.uint32), locations)
-    new_ids = np.zeros(tables["stacks"].num_rows, np.uint32)
+    new_ids = np.zeros(max(tables["stacks"].num_rows, int(used.max(initial=0)) + 1), np.uint32)
     new_ids[used] = ids
     stacks = make_stacks(parent, location, depth, tables["locations"], tables["objects"])
     result = {**tables, "stacks": stacks}

@@ -25,13 +25,14 @@ CATEGORIES: Final = (
     Category("Awaiting", "yellow"),
     Category("JIT", "magenta"),
     Category("BPF", "purple"),
+    Category("Waker", "lightred"),
 )
 _BY_NAME: Final = {category.name: number for number, category in enumerate(CATEGORIES)}
 
 
 def category_of(kind: str, inlined: bool) -> int:
     """The category of a frame in an object of ``kind``: index into `CATEGORIES`."""
-    named = {"python": "Python", "task": "Awaiting", "jit": "JIT", "bpf": "BPF"}.get(kind)
+    named = {"python": "Python", "task": "Awaiting", "jit": "JIT", "bpf": "BPF", "waker": "Waker"}.get(kind)
     if named:
         return _BY_NAME[named]
     if kind in KERNEL_KINDS:

@@ -15,11 +15,12 @@ import numpy as np
 from stackhound.formats.firefox.columns import has_numbers
 from stackhound.formats.firefox.markers import fields_of, sides_of
 from stackhound.formats.perfetto import packets
+from stackhound.profile.brief_stacks import ARROW, BriefStacks
 from stackhound.profile.columns import to_list
 from stackhound.profile.schema import SampleFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stackhound.formats.firefox.markers import Field
     from stackhound.formats.perfetto.interned import Interned
@@ -147,23 +148,27 @@ def _value_name(event: Event) -> str:
 
 def _shown(profile: Profile, field: Field, name: int, cells: list[int | str | None], interned: Interned) -> list[bytes]:
     """An argument of each cell; none where there is nothing, or what no table has."""
-    texts = _texts(profile, field)
+    read = _reader(profile, field)
     known: dict[int | str | None, bytes] = {None: b""}
     for cell in set(cells) - {None}:
-        known[cell] = _argument(name, cell, texts, interned)
+        if isinstance(cell, int) and read is None:
+            known[cell] = packets.integer_arguments(name, np.array([cell], np.uint64))[0]
+        else:
+            text = read(cell) if isinstance(cell, int) and read else str(cell)
+            known[cell] = packets.text_argument(name, interned.number(packets.ARGUMENT_VALUES, text)) if text else b""
     return [known[cell] for cell in cells]
 
 
-def _argument(name: int, cell: int | str | None, texts: list[str] | None, interned: Interned) -> bytes:
-    if isinstance(cell, int) and texts is None:
-        return packets.integer_arguments(name, np.array([cell], np.uint64))[0]
-    text = cell if isinstance(cell, str) else texts[cell] if texts and cell is not None and cell < len(texts) else ""
-    return packets.text_argument(name, interned.number(packets.ARGUMENT_VALUES, text)) if text else b""
-
-
-def _texts(profile: Profile, field: Field) -> list[str] | None:
-    """What the numbers of a column stand for, if they are rows of a table."""
+def _reader(profile: Profile, field: Field) -> Callable[[int], str] | None:
+    """A function to what the numbers of a column stand for, if they are rows of a table; empty for what it has not."""
+    if field.kind == "stack":
+        stacks, count = BriefStacks(profile), profile.table("stacks").num_rows
+        return lambda row: ARROW.join(stacks.brief(row).frames) if 0 < row < count else ""
     if field.kind == "thread":
         names = zip(profile.texts("threads", "comm"), profile.numbers("threads", "tid").tolist(), strict=True)
-        return [f"{comm} ({tid})" for comm, tid in names]
-    return profile.texts("objects", "path") if field.kind == "object" else None
+        texts = [f"{comm} ({tid})" for comm, tid in names]
+    elif field.kind == "object":
+        texts = profile.texts("objects", "path")
+    else:
+        return None
+    return lambda row: texts[row] if row < len(texts) else ""
