@@ -140,6 +140,13 @@ def test_the_lines_above_say_what_was_recorded_and_what_the_colours_mean():
     assert above[2] == "■ native 80.0%■ kernel 20.0%"
 
 
+def test_shares_that_are_hardly_there_are_shown_as_such():
+    profile = build_profile([stack("main", "k:vfs_read", value=999_999), stack("main", value=1)])
+    tips = {tip[0]: tip for tip, *_ in frames(profile)}
+    assert tips["main"][-1] == "self 1 ns (<0.01%)"
+    assert "■ native <0.01%■ kernel 100.0%" in texts(profile)
+
+
 def test_counted_events_are_shown_in_counts():
     root = ET.fromstring(write(two_events(), "page-faults"))
     shown = ["".join(one.itertext()) for one in root.iter()]

@@ -29,7 +29,7 @@ FILLS: dict[str, Colour] = {
     "python": Colour("Python", "#85d79f", "#50dba5"),
     "task": Colour("asyncio task, awaiting", "#d9d36a", "#c9c34a"),
     "bpf": Colour("BPF", "#9b7ddb", "#a67ef0"),
-    "waker": Colour("what woke the thread", "#029866", "#61fefd"),
+    "waker": Colour("what woke the thread", "#35918b", "#61fefd"),
 }
 FILL_IDS = {key: index for index, key in enumerate(FILLS)}
 

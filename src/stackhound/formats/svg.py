@@ -153,7 +153,7 @@ def _looks(faces: Faces) -> list[tuple[str, str, str]]:
 
 
 def _share(value: int, whole: int, unit: str) -> str:
-    return f"{escape(format_value(value, unit))} ({format_share(value, whole)})"
+    return escape(f"{format_value(value, unit)} ({format_share(value, whole)})")
 
 
 def _legend(picture: Picture) -> str:
@@ -161,7 +161,7 @@ def _legend(picture: Picture) -> str:
     fill_of_node = np.array(picture.faces.fill)[picture.face]
     sums = np.bincount(fill_of_node, picture.self_value, len(FILLS)).tolist()
     entries = [
-        f'fill="{fill.light}">■</tspan> {fill.label} {format_share(own, sum(sums))}'
+        f'fill="{fill.light}">■</tspan> {fill.label} {escape(format_share(own, sum(sums)))}'
         for fill, own in zip(FILLS.values(), sums, strict=True)
         if own
     ]
