@@ -86,7 +86,13 @@ def test_a_thread_is_found_by_its_id_or_name_and_a_process_shows_all_of_its_thre
     assert list(strips(capsys, "worker")) == ["worker (8)"]
     assert list(strips(capsys, 7)) == ["app (7)", "worker (8)"]
     assert list(strips(capsys, "other")) == ["other (9)"]
-    assert list(strips(capsys, "-n", 1)) == ["app (7)"]
+
+
+def test_more_threads_than_are_asked_for_are_counted(capsys):
+    page = shown(capsys, "-n", 1)
+    assert "worker" not in page
+    assert "\n1 more: -n 0 shows all threads\n" in page
+    assert list(strips(capsys, "-n", 0)) == ["app (7)", "worker (8)"]
 
 
 def test_the_page_has_a_legend_an_axis_and_the_reasons_with_their_time(capsys, monkeypatch):
@@ -97,13 +103,12 @@ def test_the_page_has_a_legend_an_axis_and_the_reasons_with_their_time(capsys, m
         "app (7)\n"
         "UUUUKKKKssssssssrrrrDDDDFFFFssss????????\n"
         "0 ms                50 ms\n"
-        "30.0% sleep 30.0 ms, 10.0% disk 10.0 ms, 10.0% page faults 10.0 ms, 10.0% kernel 10.0 ms, "
-        "10.0% ready (woken) 10.0 ms\n"
+        "30.0% sleep 30.0 ms, 10.0% disk 10.0 ms\n"
         "\n"
         "worker (8)\n"
         "                UUUUssssssss            \n"
         "0 ms                50 ms\n"
-        "66.7% sleep 20.0 ms, 33.3% user code 10.0 ms\n"
+        "66.7% sleep 20.0 ms\n"
         "\n"
         "13 samples · 0 lost\n"
     )
@@ -114,6 +119,11 @@ def test_the_axis_has_the_unit_that_the_recording_is_long(until, marks, capsys, 
     monkeypatch.setenv("COLUMNS", "60")
     build_times([ran(APP, 1, WORK, 1)], until=until).save("stackhound.hound")
     assert f"\n{marks}  " in shown(capsys)
+
+
+def test_as_many_reasons_as_there_is_room_for_are_below_a_strip(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    assert "\n30.0% sleep 30.0 ms, 10.0% disk 10.0 ms, 10.0% page faults 10.0 ms\n" in shown(capsys, 7)
 
 
 def test_time_on_the_cpu_gives_way_to_what_is_known_exactly(capsys):

@@ -201,12 +201,12 @@ def show_timeline(profile: Profile, asked: str, limit: int, as_json: bool) -> No
     from stackhound.profile.timeline import draw_timelines
 
     find_missing(profile)
-    timelines = draw_timelines(profile, find_threads(profile, asked))[: limit or None]
+    timelines = draw_timelines(profile, find_threads(profile, asked))
     if as_json:
         document = {"start_boottime_ns": profile.start_boottime_ns, "duration_ns": profile.duration_ns}
-        click.echo(json.dumps({**document, "threads": as_documents(timelines)}))
+        click.echo(json.dumps({**document, "threads": as_documents(timelines[: limit or None])}))
     else:
-        show(list(draw(profile, timelines)))
+        show(list(draw(profile, timelines, limit)))
 
 
 def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, as_json: bool) -> None:

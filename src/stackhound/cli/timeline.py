@@ -62,17 +62,19 @@ TICK_COLUMNS: Final = 10
 STEPS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
-def draw(profile: Profile, timelines: Sequence[Timeline]) -> Iterator[str]:
-    """The lines to print."""
+def draw(profile: Profile, timelines: Sequence[Timeline], limit: int) -> Iterator[str]:
+    """The lines to print, of so many threads at most; 0 is all."""
     width = shutil.get_terminal_size((WIDTH, 0)).columns
     edges_ns = np.linspace(0, max(1, profile.duration_ns), width + 1)
     yield "  ".join(f"{_paint(look, 1)} {look.meaning}" for look in LOOKS.values())
-    for timeline in timelines:
+    for timeline in timelines[: limit or None]:
         yield ""
         yield click.style(f"{printable(timeline.comm)} ({timeline.tid})", bold=True)
         yield _strip(timeline.cells(edges_ns))
         yield click.style(_axis(profile.duration_ns, width), dim=True)
-        yield _reasons(timeline)
+        yield _reasons(timeline, width)
+    if 0 < limit < len(timelines):
+        yield f"\n{len(timelines) - limit:,} more: -n 0 shows all threads"
     yield ""
     yield cost_and_loss(profile)
 
@@ -120,13 +122,17 @@ def _mark(time_ns: int, duration_ns: int) -> str:
     return f"{time_ns / size:g} {name}"
 
 
-def _reasons(timeline: Timeline) -> str:
+def _reasons(timeline: Timeline, width: int) -> str:
+    """Those with the most time: as many as there is room for, but one at least."""
     whole = max(1, int(timeline.bounds_ns[-1] - timeline.bounds_ns[0]))
-    most = _largest_first(timeline)[:TOP]
-    return ", ".join(
-        f"{100 * value_ns / whole:.1f}% {_name(state, reason)} {format_value(value_ns, 'nanoseconds')}"
-        for (state, reason), value_ns in most
-    )
+    line = ""
+    for (state, reason), value_ns in _largest_first(timeline)[:TOP]:
+        share, time = f"{100 * value_ns / whole:.1f}%", format_value(value_ns, "nanoseconds")
+        longer = f"{line}{', ' if line else ''}{share} {_name(state, reason)} {time}"
+        if line and len(longer) > width:
+            break
+        line = longer
+    return line
 
 
 def _name(state: str, reason: str) -> str:

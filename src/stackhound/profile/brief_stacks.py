@@ -24,12 +24,19 @@ NO_STACK: Final = "[no stack]"
 #: kernel was entered. Names of Linux 5.10 to 6.18.
 _COMMON: Final = re.compile(
     r"""(
-    _*(io_)?schedule(_\w+)?|\w*preempt_schedule\w*|finish_task_switch|do_wait_for_common|\w*wait_for_common
+    _*(\w+_)?schedule(_\w+)?|\w*preempt_schedule\w*|finish_task_switch|do_wait_for_common|\w*wait_for_common
     |\w*irqentry_exit\w*|\w*exit_to_user_mode\w*|(asm_)?sysvec_\w+|asm_\w+|do_syscall_64|x64_sys_call|entry_SYSCALL\w*
-    |try_to_wake_up|wake_up_\w+|__wake_up\w*|\w*wake_function|__traceiter_\w+|bpf_trace_run\d+|el0t?_\w+|invoke_syscall|do_el0_svc|ret_from_fork\w*
+    |try_to_wake_up|wake_up_\w+|__wake_up\w*|\w*wake_function|__traceiter_\w+|bpf_trace_run\d+
+    |el0t?_\w+|invoke_syscall|do_el0_svc|ret_from_fork\w*
     )(\.\w+)*""",
     re.VERBOSE,
 )
+#: Of these the function that was called is shown, not what that is made of: base names of files.
+_C_LIBRARY: Final = re.compile(
+    r"(libc|libpthread|librt|ld-linux|ld-musl|libc\.musl)([-.].*)?\.so.*|ld(64)?\.so.*|\[vdso\]"
+)
+#: What compilers put behind the name of a function that they split or specialized.
+_SUFFIXES: Final = re.compile(r"(\.(constprop|isra|part|cold|llvm)(\.\d+)?)+$")
 
 
 class BriefStack(NamedTuple):
@@ -45,12 +52,31 @@ class BriefStack(NamedTuple):
         return (*([self.kernel] if self.kernel else []), *self.native, *self.python)
 
 
+class _Parts(NamedTuple):
+    """Names of a stack's functions by what they are of, each from the leaf on.
+
+    Attributes:
+        library: of the C library, up to where it was called; ``native``: the others.
+        nameless: labels of files.
+    """
+
+    kernel: list[str]
+    library: list[str]
+    native: list[str]
+    python: list[str]
+    nameless: list[str]
+
+
 class BriefStacks:
     """The stacks of a profile, each looked at when it is asked for. Names are unescaped."""
 
     def __init__(self, profile: Profile) -> None:
         frames = profile.frames.reversed()
         self._names, self._kinds, self._reasons = frames.name, frames.kind, frames.reason
+        is_c_library = [
+            bool(_C_LIBRARY.fullmatch(path.rpartition("/")[2])) for path in profile.texts("objects", "path")
+        ]
+        self._is_c_library = [is_c_library[one] for one in frames.object.tolist()]
         self._starts, self._frames = frames.offsets.tolist(), frames.frames.tolist()
         self._parents, self._locations = (profile.numbers("stacks", name).tolist() for name in ("parent", "location"))
 
@@ -60,26 +86,32 @@ class BriefStacks:
         Native ones up to the first of Python, and then Python's own; those without a name only where no other is there.
         Without user space, the kernel's callers stand for native functions.
         """
-        kernel: list[str] = []
-        native: list[str] = []
-        python: list[str] = []
-        label = ""
+        parts = _Parts([], [], [], [], [])
         for frame in self._leaf_first(stack):
-            name, kind = self._names[frame], self._kinds[frame]
-            if kind == "kernel":
-                if not _COMMON.fullmatch(name):
-                    kernel.append(name)
-            elif self._reasons[frame] is not None:
-                label = label or name
-            elif kind == "python":
-                _append(python, name, PYTHON_FRAMES)
-            elif kind != "bpf" and not python:
-                _append(native, name, NATIVE_FRAMES)
-        if not native and not python:
-            native = [label] if label else kernel[1 : 1 + NATIVE_FRAMES]
-        if not native and not python and not kernel:
-            native = [NO_STACK]
-        return BriefStack(kernel[0] if kernel else "", tuple(native), tuple(python))
+            self._sort(frame, parts)
+        kernel, *callers = parts.kernel or [""]
+        called = parts.library[-1:] if parts.native or parts.python else parts.library[:NATIVE_FRAMES]
+        native = (*called, *parts.native)
+        if not native and not parts.python:
+            native = tuple(parts.nameless[:1] or callers[:NATIVE_FRAMES])
+        if not native and not parts.python and not kernel:
+            native = (NO_STACK,)
+        return BriefStack(kernel, native, tuple(parts.python))
+
+    def _sort(self, frame: int, parts: _Parts) -> None:
+        name, kind = self._names[frame], self._kinds[frame]
+        if kind == "kernel":
+            if not _COMMON.fullmatch(name):
+                parts.kernel.append(_SUFFIXES.sub("", name))
+        elif self._reasons[frame] is not None:
+            parts.nameless.append(name)
+        elif kind == "python":
+            _append(parts.python, name, PYTHON_FRAMES)
+        elif kind != "bpf" and not parts.python:
+            if not self._is_c_library[frame]:
+                _append(parts.native, _SUFFIXES.sub("", name), NATIVE_FRAMES)
+            elif not parts.native:
+                parts.library.append(_SUFFIXES.sub("", name))
 
     def _leaf_first(self, stack: int) -> Iterator[int]:
         while stack:

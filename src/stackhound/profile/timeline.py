@@ -113,11 +113,11 @@ def draw_timelines(profile: Profile, wanted: Numbers) -> list[Timeline]:
     keys = list(zip(pids, profile.numbers("threads", "tid").tolist(), strict=True))
     comms = dict(zip(keys, profile.texts("threads", "comm"), strict=True))
     threads, index = number_keys(keys[row] for row in portions.thread.tolist())
-    found = []
-    for number, (pid, tid) in enumerate(threads):
-        own = portions.take(np.flatnonzero(index == number))
-        life = lives[pid, tid]
-        found.append(_draw(own, pid, tid, comms[pid, tid], life, profile.start_boottime_ns))
+    rows = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
+    found = [
+        _draw(portions.take(own), pid, tid, comms[pid, tid], lives[pid, tid], profile.start_boottime_ns)
+        for (pid, tid), own in zip(threads, rows, strict=False)
+    ]
     return sorted(found, key=lambda one: (one.pid, one.tid != one.pid, one.tid))
 
 
