@@ -141,6 +141,11 @@ def test_samples_that_overlap_follow_one_another(capsys):
     assert spells(capsys)[7] == [(0, 20, "user", "on the CPU"), (20, 30, "kernel", "on the CPU")]
 
 
+def test_what_was_not_recorded_is_said_with_what_to_record(capsys):
+    build_times(SPELLS[:2], until=100).filter(events=["cpu"]).save("stackhound.hound")
+    assert "\ntime off the CPU was not recorded: 'stackhound record -e cpu,off-cpu' has both\n" in shown(capsys)
+
+
 def test_combined_samples_have_no_times(capsys):
     profile = build_times(SPELLS, until=100)
     profile.derive({}, options={"aggregate": True}).save("stackhound.hound")

@@ -31,7 +31,7 @@ EXAMPLES: Final = (
 def describe_formats() -> str:
     """The registry's formats, for ``--help``."""
     width = max(len(known.name) for known in formats.FORMATS)
-    lines = (f"  {known.name:{width}}  {' '.join(known.suffixes):16}  {known.summary}" for known in formats.FORMATS)
+    lines = (f"  {known.name:{width}}  {''.join(known.suffixes[:1]):16}  {known.summary}" for known in formats.FORMATS)
     return "\n".join(("\b", "Formats:", *lines))
 
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import numpy as np
 
+from stackhound.cli.why import say_missing
 from stackhound.profile.escape import printable
 from stackhound.profile.facts import cost_and_loss
-from stackhound.profile.portions import ON_THE_CPU
+from stackhound.profile.portions import ON_THE_CPU, find_missing
 from stackhound.profile.timeline import STATES
 from stackhound.profile.units import format_value
 
@@ -67,6 +68,7 @@ def draw(profile: Profile, timelines: Sequence[Timeline], limit: int) -> Iterato
     width = shutil.get_terminal_size((WIDTH, 0)).columns
     edges_ns = np.linspace(0, max(1, profile.duration_ns), width + 1)
     yield "  ".join(f"{_paint(look, 1)} {look.meaning}" for look in LOOKS.values())
+    yield from say_missing(find_missing(profile))
     for timeline in timelines[: limit or None]:
         yield ""
         yield click.style(f"{printable(timeline.comm)} ({timeline.tid})", bold=True)

@@ -25,7 +25,7 @@ from stackhound.profile.portions import OFF_CPU, ON_CPU, PLACES
 from stackhound.profile.units import format_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from stackhound.profile import Profile
     from stackhound.profile.brief_stacks import BriefStack
@@ -48,8 +48,7 @@ def draw(profile: Profile, time: WallTime) -> Iterator[str]:
     yield _title(profile, time)
     yield _sentence(time)
     yield _remainder(time)
-    for event in time.missing:
-        yield click.style(f"{TELLS[event]} was not recorded: 'stackhound record -e cpu,off-cpu' has both", fg="yellow")
+    yield from say_missing(time.missing)
     if time.faults:
         yield ", ".join(f"{count:,} {name}" for name, count in time.faults.items())
     yield ""
@@ -58,6 +57,12 @@ def draw(profile: Profile, time: WallTime) -> Iterator[str]:
         yield from _draw_place(one, max(1, time.wall_ns), width)
     yield ""
     yield cost_and_loss(profile)
+
+
+def say_missing(events: Iterable[str]) -> Iterator[str]:
+    """What the events that were not recorded would have told."""
+    for event in events:
+        yield click.style(f"{TELLS[event]} was not recorded: 'stackhound record -e cpu,off-cpu' has both", fg="yellow")
 
 
 def _title(profile: Profile, time: WallTime) -> str:

@@ -70,7 +70,7 @@ FORMATS: tuple[Format, ...] = (
     Format("pprof", (".pb.gz",), "for go tool pprof and Pyroscope", binary=True, single_event=True),
     Format("speedscope", (".speedscope.json",), "for speedscope.app"),
     Format("firefox", (".firefox.json",), "for profiler.firefox.com: threads over time, source, assembly"),
-    Format("perfetto", (".perfetto-trace", ".pftrace"), "for ui.perfetto.dev: threads over time, curves", binary=True),
+    Format("perfetto", (".pftrace", ".perfetto-trace"), "for ui.perfetto.dev: threads over time, curves", binary=True),
     Format("svg", (".svg",), "flame graph, a picture to print or to embed", single_event=True),
     Format("html", (".html",), "flame graph, one page to zoom and search", single_event=True),
     Format("parquet", (), "the tables, for polars, DuckDB and Spark", binary=True, directory=True, whole=True),
