@@ -76,7 +76,7 @@ struct sample_header {
  * A ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, with
  * HAS_PYTHON Python's frames (below), and what the kind of record has to say: for RECORD_COMBINED the number of
  * observations and the time of the last one, for RECORD_ADDRESSED an address, for RECORD_OFF_CPU a
- * struct off_cpu, for RECORD_WAKING its number.
+ * struct off_cpu, for RECORD_WAKING its number, for RECORD_BLOCK_IO a struct block_step.
  */
 struct sample {
 	struct sample_header header;
@@ -98,9 +98,39 @@ enum off_cpu_flag {
 	OFF_CPU_DISK = 2,      /* it waited for a block device (in_iowait) */
 };
 
+/*
+ * A step of a request to a block device. Only with BLOCK_SAMPLED is there a thread and its stack: the submitter's; the
+ * header's period is then the number of requests that it stands for.
+ */
+struct block_step {
+	u64 request; /* its address, which the next one may have, too */
+	u64 sector;
+	u32 device; /* as the kernel numbers it */
+	u32 flags;  /* cmd_flags: the operation and how it is to be done */
+	u32 bytes;  /* of all of it; of a completion those that are done */
+	u8 step;    /* enum block_step_kind */
+	u8 traits;  /* enum block_trait */
+	u8 reserved[2];
+};
+enum block_step_kind {
+	BLOCK_SUBMIT = 1, /* by the thread that asks for it; before Linux 6.5 when it comes to the scheduler's queue */
+	BLOCK_ISSUE = 2,  /* to the device */
+	BLOCK_REQUEUE = 3,
+	BLOCK_MERGE = 4, /* another request takes it over */
+	BLOCK_COMPLETE = 5,
+};
+enum block_trait {
+	BLOCK_FIRST = 1,    /* nothing was told of it before, unless that it was submitted */
+	BLOCK_SAMPLED = 2,  /* there is a stack */
+	BLOCK_UNWANTED = 4, /* its submitter is not to be recorded */
+	BLOCK_FAILED = 8,
+	BLOCK_LAST = 16, /* nothing of it is left to be done */
+};
+
 /* What user space may change while the programs run. */
 struct settings {
 	u64 off_cpu_period_ns; /* absences at least so long are samples; of shorter ones so much makes a sample */
+	u64 block_io_period;   /* of so many requests one is a sample, at random */
 };
 
 /*
@@ -137,6 +167,7 @@ enum record_kind {
 	RECORD_ADDRESSED = 3, /* a sample with the address of the memory that was touched */
 	RECORD_OFF_CPU = 4,
 	RECORD_WAKING = 5, /* no sample: who woke a thread, whose sample tells the record's number */
+	RECORD_BLOCK_IO = 6,
 };
 
 /*
@@ -144,11 +175,13 @@ enum record_kind {
  * counters, rings and memory to walk with of its own.
  */
 enum hook {
-	HOOK_EVENT = 0,   /* perf events and tracepoints (bpf_prog_active) */
-	HOOK_ARRIVAL = 1, /* of a thread on a CPU, where it cannot be preempted yet */
-	HOOK_WAKING = 2,  /* of a thread, by another one or an interrupt */
+	HOOK_EVENT = 0,      /* perf events and tracepoints (bpf_prog_active) */
+	HOOK_ARRIVAL = 1,    /* of a thread on a CPU, where it cannot be preempted yet */
+	HOOK_WAKING = 2,     /* of a thread, by another one or an interrupt */
+	HOOK_SUBMISSION = 3, /* of a request to a block device, until the device has it: by threads */
+	HOOK_COMPLETION = 4, /* of such a request: anywhere; nothing is walked */
 };
-#define HOOKS 3
+#define HOOKS 5
 
 /*
  * Each CPU has a ring of its own: this, ring_bytes of records, and room for one sample more, so that none is ever cut
@@ -156,7 +189,8 @@ enum hook {
  */
 struct ring {
 	u64 head; /* bytes given out since the start; the programs write it, when a record is whole */
-	u64 head_line[7];
+	u64 busy; /* whether a program writes, where another one may interrupt it */
+	u64 head_line[6];
 	u64 tail; /* bytes taken; user space writes it, in a cache line of its own */
 	u64 tail_line[7];
 };
@@ -187,19 +221,21 @@ struct combined {
 };
 
 /*
- * For each CPU and hook. entries = idle + filtered + saved + emitted + wakings + combined + Σ lost_*, always; of what was
- * combined, combined = Σ count of the cache and of RECORD_COMBINED records + lost_ring_combined.
+ * For each CPU and hook. entries = idle + filtered + saved + emitted + wakings + steps + combined + Σ lost_*, always; of
+ * what was combined, combined = Σ count of the cache and of RECORD_COMBINED records + lost_ring_combined.
  */
 struct counters {
 	u64 entries; /* runs of the program */
 	u64 idle;
 	u64 filtered; /* not what was asked for */
-	u64 saved; /* absences too short for a sample (their time is in one of the thread's next), and who ended them */
+	u64 saved; /* what one of the next samples stands for, too (short absences, some of many requests), and who ended them */
 	u64 emitted;            /* ring records of samples that are not combined */
 	u64 wakings;            /* ring records of kind RECORD_WAKING */
+	u64 steps;              /* ring records of requests behind their submission */
 	u64 combined;           /* added to the combining cache */
 	u64 lost_ring_full;     /* also: the machine got a CPU more than it had rings for */
 	u64 lost_ring_combined; /* observations in cache entries that found no room in the ring when evicted */
+	u64 lost_nested;        /* interrupted another program that was writing to the ring */
 	u64 lost_no_process;    /* the sampled process is not in the collector's PID namespace */
 	u64 user_truncated;
 	u64 kernel_truncated;
@@ -242,10 +278,13 @@ struct config {
 	u64 first_ring[HOOKS]; /* of its CPUs' rings, the first; memory to walk with is numbered alike */
 	u64 off_cpu_min_ns;    /* shorter absences, and longer ones than the next, are not what was asked for */
 	u64 off_cpu_max_ns;
-	u8 off_cpu;      /* is an event */
-	u8 count_faults; /* of each process, exactly */
-	u8 reserved[2];
-	u32 addressed; /* a bit each: events that tell the address of the memory that was touched */
+	u8 off_cpu;           /* is an event */
+	u8 count_faults;      /* of each process, exactly */
+	u8 tells_submission;  /* block_io_start does; otherwise it is when a request is first queued or issued */
+	u8 queue_comes_first; /* among what tracepoints tell of requests: until Linux 5.10 */
+	u32 addressed;        /* a bit each: events that tell the address of the memory that was touched */
+	u32 block_io_event;   /* its index */
+	u32 reserved;
 };
 
 /* A process for good. */

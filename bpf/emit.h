@@ -50,4 +50,25 @@ static __always_inline void commit(struct ring *ring, u32 words)
 	*(volatile u64 *)&ring->head = end < config.ring_bytes ? head + bytes : (head | (config.ring_bytes - 1)) + 1;
 }
 
+/*
+ * Around a record, where programs that share a ring may interrupt each other: false to one that has interrupted another.
+ * What interrupts ends first, so that no instruction has to be atomic.
+ */
+static __always_inline bool begin_writing(struct ring *ring)
+{
+	volatile u64 *busy = &ring->busy;
+
+	if (*busy)
+		return false;
+	*busy = 1;
+	barrier();
+	return true;
+}
+
+static __always_inline void end_writing(struct ring *ring)
+{
+	barrier();
+	*(volatile u64 *)&ring->busy = 0;
+}
+
 #endif

@@ -195,6 +195,31 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct elevator_queue;
+
+struct request_queue {
+	struct gendisk *disk;
+	struct elevator_queue *elevator;
+};
+
+struct request {
+	struct request_queue *q;
+	u32 cmd_flags;
+	u32 rq_flags;
+	u32 __data_len;
+	u64 __sector;
+};
+
+/* Until Linux 5.14. */
+struct request___with_disk {
+	struct gendisk *rq_disk;
+};
+
 struct seq_file;
 
 struct bpf_iter_meta {
@@ -207,5 +232,10 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
+
+/* include/linux/blk-mq.h, since Linux 6.11 */
+enum rqf_flags {
+	__RQF_FLUSH_SEQ = 1,
+};
 
 #endif

@@ -19,7 +19,7 @@ static __always_inline void walk(void *context, struct task_struct *task, struct
 		if (!config.user_only)
 			walk_kernel(context, sample);
 	}
-	if (task_flags & PF_KTHREAD)
+	if (task_flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
 		sample->header.flags |= KERNEL_THREAD;
 	else if (!READ(task, mm))
 		set_user_end(sample, END_EXITED);

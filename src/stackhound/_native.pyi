@@ -15,6 +15,7 @@ __all__ = [
     "intern_paths",
     "list_events",
     "probe",
+    "probe_block_io",
     "probe_event",
     "probe_off_cpu",
     "read_parquet",
@@ -127,6 +128,9 @@ def inspect_process(pid: int) -> dict[str, Any]:
 
 def probe_off_cpu() -> str:
     """Why time off the CPU cannot be recorded here; empty when it can."""
+
+def probe_block_io() -> str:
+    """Why requests to block devices cannot be recorded here; empty when they can."""
 
 def probe_event(type: int, config: int) -> str:
     """Why perf_event_open(2) refuses this event here; empty when it does not."""

@@ -157,6 +157,7 @@ def assert_share(samples: list[Sample], function: str, truth: float) -> None:
 LOST_SAMPLES = {
     "ring full": "lost_ring_full",
     "combined, ring full": "lost_ring_combined",
+    "nested": "lost_nested",
     "process not visible": "lost_no_process",
 }
 
@@ -165,10 +166,10 @@ def assert_accounted_for(profile: Profile) -> None:
     """Program entries = stored + Σ losses, to the last one."""
     counters = profile.metadata["counters"]
     stored = int(observations(profile).sum()) - counters["absent"]  # those were no run of a program
-    assert stored == counters["emitted"] + counters["combined"] - counters["lost_ring_combined"]
+    assert stored == counters["emitted"] + counters["combined"] - counters["lost_ring_combined"] - counters["held"]
     assert set(LOST_SAMPLES.values()) == {name for name in counters if name.startswith("lost_")}
     lost = sum(counters[name] for name in LOST_SAMPLES.values())
-    others = sum(counters[name] for name in ("idle", "filtered", "saved", "wakings"))
+    others = sum(counters[name] for name in ("idle", "filtered", "saved", "wakings", "held", "steps"))
     assert counters["entries"] == stored + others + lost
     shown = {loss.cause: loss.count for loss in profile.losses if not loss.estimated}
     assert {cause: shown[cause] for cause in LOST_SAMPLES} == {
@@ -177,8 +178,8 @@ def assert_accounted_for(profile: Profile) -> None:
 
 
 def observations(profile: Profile) -> np.ndarray:
-    """Of each row of ``samples``, how many it is made of; that of ``off-cpu`` is one, whatever it stands for."""
-    away = [name == "off-cpu" for name in profile.column("events", "name")]
+    """Of each row of ``samples``, how many it is made of; of ``off-cpu`` or ``block-io`` always one."""
+    away = [name in ("off-cpu", "block-io") for name in profile.column("events", "name")]
     count = profile.numbers("samples", "count")
     return np.where(np.array(away)[profile.numbers("samples", "event")], np.ones_like(count), count)
 

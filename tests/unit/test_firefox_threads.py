@@ -7,7 +7,7 @@ from arro3.core import Array, DataType, Table
 
 from fixtures.examples import METADATA, two_events, web_server
 from fixtures.firefox import Document
-from fixtures.profiles import CPU, FAULTS, build_profile
+from fixtures.profiles import CPU, FAULTS, build_profile, make_table
 from stackhound.profile import Event
 from stackhound.profile.columns import with_columns
 from stackhound.profile.schema import OPTIONAL_TABLES
@@ -153,11 +153,18 @@ def test_sleeps_say_why_and_who_ended_them():
     ]
 
 
+def with_request(profile, **said):
+    """The profile, whose second sample is a request; what is not said of it is nothing."""
+    row = {name: "" if kind == "utf8" else 0 for name, kind in OPTIONAL_TABLES["block_io"].items()}
+    rows = [row | dict.fromkeys(("sync", "meta", "failed"), False) | {"sample": 1} | said]
+    return profile.derive({"block_io": make_table("block_io", rows)})
+
+
 def test_requests_to_the_disk_are_markers_with_their_latency_and_size():
     rows = [("app", 7, 20, ["work"], 10), ("app", 7, 90, ["work", "k:submit_bio"], 30, "block-io")]
     profile = build(rows, (CPU_100, BLOCK), durations_ms=(0, 30))
-    said = {"device": ["vda"], "operation": ["read"], "bytes": [4096], "queue_ns": [10 * MS], "device_ns": [20 * MS]}
-    document = Document(side(profile, "block_io", sample=[1], **said))
+    said = {"device": "vda", "operation": "read", "bytes": 4096, "queue_ns": 10 * MS, "device_ns": 20 * MS}
+    document = Document(with_request(profile, **said))
     ((name, start, end, phase, data),) = document.markers("app")
     assert (name, start, end, phase, data["cause"]) == ("block-io", 60, 90, 1, ["work", "submit_bio"])
     assert [data[name] for name in said] == ["vda", "read", 4096, 10, 20]
@@ -176,19 +183,24 @@ def test_faults_are_markers_with_the_file_and_a_curve():
     assert counters(document)["major-faults"] == [(100, 0), (200, 3), (300, 0)]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"bytes": ['1}],"threads":[']},
-        {"device": [7], "operation": [7], "bytes": [1]},
-        {"sample": ["1"]},
-        {"device": ["vda"], "bytes": [2**64 - 1]},
-    ],
-)
-def test_side_tables_that_are_not_what_they_should_be_do_no_harm(said):
+def test_a_request_counts_for_those_that_it_stands_for():
+    rows = [("app", 7, 20, ["work"], 10), ("app", 7, 90, ["work"], 90, "block-io")]
+    profile = build(rows, (CPU_100, BLOCK), durations_ms=(0, 30))
+    document = Document(with_request(profile, device="vda", operation="read", bytes=4096))
+    assert counters(document)["Disk"] == [(0, 0), (100, 3 * 4096), (200, 0)]
+
+
+def test_a_request_whose_time_in_the_queue_is_not_known_has_none():
     rows = [("app", 7, 20, ["work"], 10), ("app", 7, 90, ["work"], 30, "block-io")]
-    profile = side(build(rows, (CPU_100, BLOCK)), "block_io", **{"sample": [1], **said})
-    ((name, *_),) = Document(profile).markers("app")
+    document = Document(with_request(build(rows, (CPU_100, BLOCK)), operation="flush", queue_ns=None))
+    ((*_, data),) = document.markers("app")
+    assert (data["operation"], "queue_ns" in data) == ("flush", False)
+
+
+@pytest.mark.parametrize("said", [{"device": '1}],"threads":['}, {"bytes": 2**64 - 1}, {"queue_ns": 2**64 - 1}])
+def test_requests_that_cannot_be_do_no_harm(said):
+    rows = [("app", 7, 20, ["work"], 10), ("app", 7, 90, ["work"], 30, "block-io")]
+    ((name, *_),) = Document(with_request(build(rows, (CPU_100, BLOCK)), **said)).markers("app")
     assert name == "block-io"
 
 

@@ -8,6 +8,7 @@ use stackhound_core::rows::{
 use stackhound_core::symbolize::{DebugDirs, MissingDebugFile};
 
 use crate::abi;
+use crate::block_io::{BlockIo, HeldSample};
 use crate::error::{Error, Result};
 use crate::files::FileStore;
 use crate::kernel::KernelSpace;
@@ -44,6 +45,8 @@ pub struct Intake {
     pub triggers: Vec<Trigger>,
     raw_addresses: bool,
     aggregate: bool,
+    /// Requests to block devices.
+    pub block_io: BlockIo,
     /// Observations in the rows.
     pub stored: u64,
     /// Whether a file was cut short while its symbols were read.
@@ -81,6 +84,7 @@ impl Intake {
             triggers,
             raw_addresses: options.raw_addresses,
             aggregate: options.aggregate,
+            block_io: BlockIo::default(),
             stored: 0,
             changed_files: false,
         })
@@ -97,22 +101,52 @@ impl Intake {
     }
 
     /// Adds a sample, or to the row that it shares with others when aggregating. Who woke a thread is kept for the
-    /// sample that this makes.
+    /// sample that this makes, and the sample of a request until its end.
     pub fn store(&mut self, sample: &RawSample<'_>) {
-        match sample.waking {
-            Some(number) => self.keep_waker(sample, number),
-            None => self.store_sample(sample),
+        match (sample.waking, &sample.block_step) {
+            (Some(number), _) => self.keep_waker(sample, number),
+            (_, Some(step)) => self.keep_step(sample, step),
+            _ => {
+                let HeldSample { row, addresses } = self.hold(sample);
+                self.push(row, addresses.as_deref(), sample.count);
+            }
         }
     }
 
-    fn store_sample(&mut self, sample: &RawSample<'_>) {
+    fn keep_step(&mut self, sample: &RawSample<'_>, step: &abi::BlockStep) {
+        let is_sampled = u32::from(step.traits) & abi::BLOCK_SAMPLED != 0;
+        let held = is_sampled.then(|| self.hold(sample));
+        self.block_io.note(sample, step, held);
+    }
+
+    /// Adds the samples of requests that have ended since, when the rings were looked at then.
+    pub fn settle_requests(&mut self, looked_ns: u64) {
+        for HeldSample { row, addresses } in self.block_io.settle(looked_ns, &mut self.profile) {
+            self.push(row, addresses.as_deref(), 1);
+        }
+    }
+
+    fn push(&mut self, row: SampleRow<'_>, addresses: Option<&[u64]>, observations: u64) {
+        let row = SampleRow { addresses, ..row };
+        self.stored += observations;
+        if self.aggregate {
+            self.profile.combine(row)
+        } else {
+            self.profile.sample(row)
+        }
+    }
+
+    /// Its row, whose addresses are apart.
+    fn hold(&mut self, sample: &RawSample<'_>) -> HeldSample {
         let thread = self.processes.thread(sample, &mut self.files, &mut self.profile);
         let memory = self.touched_memory(sample);
         let user = self.user_stack(sample);
         let header = &sample.header;
-        let kernel = match sample.off_cpu {
-            Some(_) => self.kernel.without_tracing(sample.kernel),
-            None => sample.kernel,
+        let is_traced = sample.off_cpu.is_some() || sample.block_step.is_some();
+        let kernel = if is_traced {
+            self.kernel.without_tracing(sample.kernel)
+        } else {
+            sample.kernel
         };
         let stack = self.kernel_stack(user.stack, kernel);
         let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
@@ -129,23 +163,17 @@ impl Intake {
             thread,
             stack,
             value,
-            count: sample
-                .off_cpu
-                .map_or(sample.count, |away| absences(value, away.duration_ns)),
+            count: observations_of(sample, value),
             last_ns: sample.last_ns,
             flags: flags_of(sample, &user),
-            addresses: addresses.as_deref(),
+            addresses: None,
             period: is_hardware_time.then_some(header.period),
             memory,
             off_cpu: sample.off_cpu.map(off_cpu_row),
             waker: sample.off_cpu.and_then(|away| self.wakers.take(away.waking)),
+            block_io: None,
         };
-        self.stored += sample.count;
-        if self.aggregate {
-            self.profile.combine(row)
-        } else {
-            self.profile.sample(row)
-        }
+        HeldSample { row, addresses }
     }
 
     fn keep_waker(&mut self, waker: &RawSample<'_>, number: u64) {
@@ -260,6 +288,15 @@ fn value_of(trigger: &Trigger, period: u64, count: u64) -> u64 {
         Sampling::Frequency(hz) if trigger.is_nominal_time() => count * (1_000_000_000 / hz.max(1)),
         Sampling::Period(every) => count * every,
         Sampling::Frequency(_) => period.max(count),
+    }
+}
+
+/// How many times what was seen happened.
+fn observations_of(sample: &RawSample<'_>, value: u64) -> u64 {
+    match sample.off_cpu {
+        Some(away) => absences(value, away.duration_ns),
+        None if sample.block_step.is_some() => sample.header.period,
+        None => sample.count,
     }
 }
 

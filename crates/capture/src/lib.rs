@@ -8,7 +8,9 @@ pub mod abi {
 }
 
 mod absent;
-pub mod block_devices;
+mod block_devices;
+mod block_io;
+mod block_tracepoints;
 mod board;
 mod combining;
 mod cost;
@@ -47,6 +49,7 @@ mod sideband;
 mod sigbus;
 mod sources;
 mod targets;
+mod throttle;
 mod tracefs;
 pub mod unwind;
 mod waker;

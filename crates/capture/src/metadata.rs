@@ -26,6 +26,8 @@ pub struct Beginning {
 pub struct Ending<'a> {
     /// Samples of threads that were off the CPU at the end: no program has counted them.
     pub absent: u64,
+    /// Samples of requests to block devices that became none: not ended, or part of other requests.
+    pub held: u64,
     /// Summed over the CPUs.
     pub counters: &'a abi::Counters,
     /// What fired each event.
@@ -179,9 +181,12 @@ fn counters(ending: &Ending<'_>) -> Value {
         "absent": ending.absent,
         "emitted": counters.emitted,
         "wakings": counters.wakings,
+        "held": ending.held,
+        "steps": counters.steps,
         "combined": counters.combined,
         "lost_ring_full": counters.lost_ring_full,
         "lost_ring_combined": counters.lost_ring_combined,
+        "lost_nested": counters.lost_nested,
         "lost_no_process": counters.lost_no_process,
         "user_truncated": counters.user_truncated,
         "kernel_truncated": counters.kernel_truncated,

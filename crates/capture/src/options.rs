@@ -23,6 +23,8 @@ pub enum EventKind {
     Perf(u32),
     /// A thread that comes back to a CPU; its period is in nanoseconds off the CPU.
     OffCpu,
+    /// A request to a block device; its period is a number of requests.
+    BlockIo,
 }
 
 /// An event, as perf_event_open(2) numbers it.
@@ -113,9 +115,18 @@ impl Options {
     /// The kinds of programs that write records (`bpf/abi.h`, `enum hook`), each into rings of its own. Rings are looked
     /// at in this order, so that a record refers to one that is there if that is in the same ring or a later one.
     pub fn hooks(&self) -> Vec<u32> {
-        let off_cpu = self.off_cpu_event().map(|_| abi::HOOK_ARRIVAL);
-        let wakers = self.wakers.then_some(abi::HOOK_WAKING);
-        [abi::HOOK_EVENT].into_iter().chain(off_cpu).chain(wakers).collect()
+        let is_event = |event: &EventSpec| !matches!(event.kind, EventKind::OffCpu | EventKind::BlockIo);
+        let used = [
+            (abi::HOOK_EVENT, self.events.iter().any(is_event)),
+            (abi::HOOK_ARRIVAL, self.off_cpu_event().is_some()),
+            (abi::HOOK_WAKING, self.wakers),
+            (abi::HOOK_SUBMISSION, self.block_io_event().is_some()),
+            (abi::HOOK_COMPLETION, self.block_io_event().is_some()),
+        ];
+        used.into_iter()
+            .filter(|(_, is_used)| *is_used)
+            .map(|(hook, _)| hook)
+            .collect()
     }
 
     /// Whether stacks may be those of any process: each may wake one that is recorded.
@@ -126,5 +137,10 @@ impl Options {
     /// Where among the events `off-cpu` is.
     pub fn off_cpu_event(&self) -> Option<usize> {
         self.events.iter().position(|event| event.kind == EventKind::OffCpu)
+    }
+
+    /// Where among the events `block-io` is.
+    pub fn block_io_event(&self) -> Option<usize> {
+        self.events.iter().position(|event| event.kind == EventKind::BlockIo)
     }
 }

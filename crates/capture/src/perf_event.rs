@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_sys::perf_event_attr;
 
+use crate::block_tracepoints::BlockTracepoints;
 use crate::options::{EventKind, EventSpec, Options, Sampling};
 
 const PERF_TYPE_HARDWARE: u32 = 0;
@@ -58,6 +59,7 @@ impl Trigger {
             EventKind::CpuTime => {}
             EventKind::Perf(kind) => return named(&event.name, kind),
             EventKind::OffCpu => return named(ARRIVAL, NO_PERF_EVENT),
+            EventKind::BlockIo => return named(BlockTracepoints::find().first(), NO_PERF_EVENT),
         }
         let cycles = Self::cpu(event, "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
         if !options.software_only && cycles.open(cpu).is_ok() {

@@ -3,6 +3,7 @@
 use libbpf_rs::{MapType, ProgramType};
 
 use crate::abi;
+use crate::block_tracepoints::BlockTracepoints;
 use crate::drain::Layout;
 use crate::options::{EventKind, EventSpec, Options, Sampling};
 use crate::perf_event::Trigger;
@@ -58,6 +59,7 @@ pub fn probe() -> Vec<Probe> {
             state: if kernel_tells_arrivals() { "ok" } else { "degraded" },
             detail: probe_off_cpu().unwrap_or("there: off-cpu").into(),
         },
+        requests(),
     ]
 }
 
@@ -204,6 +206,24 @@ fn there(name: &'static str, tried: libbpf_rs::Result<bool>) -> Probe {
     }
 }
 
+/// What tells of requests to block devices.
+fn requests() -> Probe {
+    let tracepoints = BlockTracepoints::find();
+    let (state, detail) = match probe_block_io() {
+        Some(reason) => ("degraded", reason),
+        None if tracepoints.has_start => ("ok", "block_io_start: block-io, from where a thread submits a request"),
+        None => (
+            "degraded",
+            "block-io from where a request is queued: Linux 6.5 tells where it is submitted",
+        ),
+    };
+    Probe {
+        name: "block requests",
+        state,
+        detail: detail.into(),
+    }
+}
+
 /// How many events one recording takes.
 pub const MAX_EVENTS: usize = abi::MAX_EVENTS;
 
@@ -211,6 +231,11 @@ pub const MAX_EVENTS: usize = abi::MAX_EVENTS;
 pub fn probe_off_cpu() -> Option<&'static str> {
     (!kernel_tells_arrivals())
         .then_some("nothing tells when threads come back to a CPU: Linux 6.15 does (sched_exit_tp)")
+}
+
+/// Why requests to block devices cannot be recorded here; None when they can.
+pub fn probe_block_io() -> Option<&'static str> {
+    (!BlockTracepoints::find().has_requests).then_some("nothing tells of requests to block devices (CONFIG_BLOCK)")
 }
 
 /// Why an event cannot be counted here; None when it can.

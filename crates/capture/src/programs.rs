@@ -12,6 +12,7 @@ use libbpf_rs::{
 };
 
 use crate::abi;
+use crate::block_tracepoints::BlockTracepoints;
 use crate::cost;
 use crate::cpus;
 use crate::drain::Layout;
@@ -39,6 +40,7 @@ pub struct Programs {
     /// Of each process; None where nobody asks.
     pub fault_totals: Option<FaultTotals>,
     object: Object,
+    settings: abi::Settings,
     triggers: Vec<Trigger>,
     /// Of each event: what its attachments had counted that are gone, with their CPUs.
     counted: Vec<u64>,
@@ -73,6 +75,13 @@ impl Programs {
                 "record sched:sched_switch, or boot a newer kernel",
             ));
         }
+        if options.block_io_event().is_some() && !BlockTracepoints::find().has_requests {
+            return Err(Error::new(
+                ErrorKind::Event,
+                "this kernel has no event block-io: it was built without CONFIG_BLOCK",
+                "record other events",
+            ));
+        }
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
         let config = configure(options, &triggers, rings, combine_slots, has_cookie);
         let mut object = load(&config, rings, options, &triggers)?;
@@ -84,6 +93,10 @@ impl Programs {
             _followers: followers,
             fault_totals: None,
             object,
+            settings: abi::Settings {
+                off_cpu_period_ns: 0,
+                block_io_period: 1,
+            },
             triggers,
             counted,
             combine_slots,
@@ -223,18 +236,33 @@ impl Programs {
         Ok(())
     }
 
+    /// Begins to follow requests to block devices: where they begin last, so that no end of one is missed.
+    pub fn attach_block_io(&mut self) -> Result<()> {
+        for name in BLOCK_IO_PROGRAMS {
+            let program = program(&mut self.object, name);
+            if program.autoload() {
+                let link = program.attach();
+                let link = link.map_err(|error| bpf_error("requests to block devices cannot be followed", &error))?;
+                self.hooks.push(link);
+            }
+        }
+        Ok(())
+    }
+
     /// What user space may change while the programs run.
-    pub fn change_settings(&mut self, settings: &abi::Settings) -> Result<()> {
+    pub fn change_settings(&mut self, change: impl FnOnce(&mut abi::Settings)) -> Result<()> {
+        change(&mut self.settings);
+        let settings = self.settings;
         let result = self
             .map("settings")
-            .update(&0u32.to_ne_bytes(), bytes_of(settings), MapFlags::ANY);
+            .update(&0u32.to_ne_bytes(), bytes_of(&settings), MapFlags::ANY);
         result.map_err(|error| bpf_error("the sampling program cannot be changed", &error))
     }
 
     /// Detaches the events; counters and rings stay readable.
     pub fn detach(&mut self) {
         self.attachments.clear();
-        self.hooks.clear();
+        while self.hooks.pop().is_some() {} // the last one first: what it begins another one ends
     }
 
     /// Program entries that the events' own counts stand for, beyond those seen: an estimate of what the kernel
@@ -378,6 +406,16 @@ fn phase_step(trigger: &Trigger, cpus: usize) -> std::time::Duration {
     std::time::Duration::from_nanos(period_ns.min(100_000_000) / cpus.max(1) as u64)
 }
 
+/// In the order in which they are attached.
+const BLOCK_IO_PROGRAMS: [&str; 6] = [
+    "complete_request",
+    "requeue_request",
+    "merge_request",
+    "issue_request",
+    "insert_request",
+    "submit_request",
+];
+
 /// What all programs are told when they are loaded.
 pub fn configure(
     options: &Options,
@@ -390,6 +428,7 @@ pub fn configure(
     let wanted = options.comm.as_deref().unwrap_or_default().as_bytes();
     let length = wanted.len().min(abi::COMM_BYTES - 1);
     comm[..length].copy_from_slice(&wanted[..length]);
+    let block = wanted_block_tracepoints(options);
     let max_stack = perf_event::sysctl("perf_event_max_stack").and_then(|frames| u32::try_from(frames).ok());
     abi::Config {
         pidns_inode: own_pid_namespace(),
@@ -417,8 +456,11 @@ pub fn configure(
         off_cpu_max_ns: nanoseconds(options.off_cpu_max),
         off_cpu_event: options.off_cpu_event().unwrap_or(0) as u32,
         off_cpu: options.off_cpu_event().is_some().into(),
-        reserved: [0; 2],
+        tells_submission: block.has_start.into(),
+        queue_comes_first: block.queue_comes_first.into(),
         addressed: bits_of(triggers, Trigger::has_address),
+        block_io_event: options.block_io_event().unwrap_or(0) as u32,
+        reserved: 0,
     }
 }
 
@@ -433,6 +475,12 @@ fn first_rings(hooks: &[u32], cpus: usize) -> [u64; abi::HOOKS] {
 
 /// A place that no map has, and that stays so when a CPU's number is added.
 const NO_RING: u64 = 1 << 31;
+
+/// None of them where requests are not recorded.
+fn wanted_block_tracepoints(options: &Options) -> BlockTracepoints {
+    let event = options.block_io_event();
+    event.map_or_else(BlockTracepoints::default, |_| BlockTracepoints::find())
+}
 
 /// A bit for each event that is so.
 fn bits_of(triggers: &[Trigger], is_so: impl Fn(&Trigger) -> bool) -> u32 {
@@ -480,7 +528,7 @@ pub fn kernel_tells_arrivals() -> bool {
 }
 
 /// Whether the kernel describes a type, or a tracepoint (`btf_trace_…`), of this name.
-fn kernel_has_type(name: &[u8]) -> bool {
+pub fn kernel_has_type(name: &[u8]) -> bool {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let name = [b"\0", name, b"\0"].concat();
     memchr::memmem::find(&types, &name).is_some()
@@ -522,8 +570,9 @@ fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Tri
             .set_autocreate(is_used)
             .map_err(|error| bpf_error("a map cannot be left out", &error))?;
     }
+    let block = wanted_block_tracepoints(options);
     for mut program in object.progs_mut() {
-        let wanted = is_wanted(program.name(), options, triggers);
+        let wanted = is_wanted(program.name(), options, triggers, block);
         program.set_autoload(wanted);
     }
     object
@@ -544,14 +593,19 @@ fn size_unwind_maps(object: &mut OpenObject, is_used: bool, rings: &Layout) -> R
 }
 
 /// Whether a program has something to do in this recording.
-fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger]) -> bool {
+fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: BlockTracepoints) -> bool {
     let is_tracepoint = |trigger: &Trigger| trigger.event.tracepoint.is_some();
+    let is_counter = |trigger: &Trigger| trigger.is_perf_event() && !is_tracepoint(trigger);
     let has_targets = !options.pids.is_empty();
     match name.to_str() {
-        Some("sample_event") => triggers.iter().any(|trigger| !is_tracepoint(trigger)),
+        Some("sample_event") => triggers.iter().any(is_counter),
         Some("sample_tracepoint") => triggers.iter().any(is_tracepoint),
         Some("arrive" | "begin_presence" | "begin_presences") => options.off_cpu_event().is_some(),
         Some("note_waker") => options.wakers,
+        Some("submit_request") => block.has_start,
+        Some("insert_request") => block.has_requests && !block.has_start,
+        Some("issue_request" | "requeue_request" | "complete_request") => block.has_requests,
+        Some("merge_request") => block.has_merge,
         Some("forget_mappings") => options.unwind,
         Some("follow_fork") => has_targets && options.inherit,
         Some("release_held") => !options.held_pids.is_empty(),

@@ -25,6 +25,8 @@ pub struct RawSample<'a> {
     pub off_cpu: Option<abi::OffCpu>,
     /// Of what is no sample, but tells who woke a thread: its number.
     pub waking: Option<u64>,
+    /// Of a request to a block device: what happened; only some have a thread and a stack.
+    pub block_step: Option<abi::BlockStep>,
 }
 
 /// The frames of Python's interpreter in a sample.
@@ -59,6 +61,7 @@ const HEADER_WORDS: usize = size_of::<abi::SampleHeader>() / 8;
 /// A count and a time, behind the addresses of a record of combined samples.
 const COMBINED_WORDS: usize = 2;
 const OFF_CPU_WORDS: usize = size_of::<abi::OffCpu>() / 8;
+const BLOCK_STEP_WORDS: usize = size_of::<abi::BlockStep>() / 8;
 
 impl<'a> RawSample<'a> {
     /// What a record of it takes in a ring.
@@ -69,6 +72,7 @@ impl<'a> RawSample<'a> {
             abi::RECORD_COMBINED => COMBINED_WORDS,
             abi::RECORD_ADDRESSED | abi::RECORD_WAKING => 1,
             abi::RECORD_OFF_CPU => OFF_CPU_WORDS,
+            abi::RECORD_BLOCK_IO => BLOCK_STEP_WORDS,
             _ => 0,
         };
         8 * (words + details) as u64
@@ -97,6 +101,7 @@ impl<'a> RawSample<'a> {
             address: None,
             off_cpu: None,
             waking: None,
+            block_step: None,
         };
         match (u32::from(header.kind), rest) {
             (abi::RECORD_SAMPLE, _) => {}
@@ -104,6 +109,7 @@ impl<'a> RawSample<'a> {
             (abi::RECORD_ADDRESSED, [address, ..]) => sample.address = Some(ProcessAddr(*address)),
             (abi::RECORD_OFF_CPU, _) => sample.off_cpu = Some(off_cpu(rest)?),
             (abi::RECORD_WAKING, [number, ..]) => sample.waking = Some(*number),
+            (abi::RECORD_BLOCK_IO, _) => sample.block_step = Some(block_step(rest)?),
             _ => return None,
         }
         Some(sample)
@@ -113,6 +119,12 @@ impl<'a> RawSample<'a> {
 fn off_cpu(words: &[u64]) -> Option<abi::OffCpu> {
     let words = words.get(..OFF_CPU_WORDS)?;
     // SAFETY: OffCpu is plain integers of this very size, and u64 are aligned for it.
+    Some(unsafe { std::ptr::read(words.as_ptr().cast()) })
+}
+
+fn block_step(words: &[u64]) -> Option<abi::BlockStep> {
+    let words = words.get(..BLOCK_STEP_WORDS)?;
+    // SAFETY: BlockStep is plain integers of this very size, and u64 are aligned for it.
     Some(unsafe { std::ptr::read(words.as_ptr().cast()) })
 }
 
@@ -231,6 +243,22 @@ mod tests {
             (sample.waking, sample.record_bytes()),
             (Some(77), 8 * words.len() as u64)
         );
+        assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
+    }
+
+    #[test]
+    fn a_step_of_a_request_needs_no_stack() {
+        let step = [0xffff_8000, 2048, 8 << 20 | 1 | 1 << 32, 4096 | 5 << 32 | 16 << 40];
+        let mut words = words(abi::RECORD_BLOCK_IO, 0, 0, &[]);
+        words.extend(step);
+        let sample = RawSample::parse(&words).unwrap();
+        let step = sample.block_step.unwrap();
+        assert_eq!((step.device, step.flags, step.bytes), (8 << 20 | 1, 1, 4096));
+        assert_eq!(
+            (u32::from(step.step), u32::from(step.traits)),
+            (abi::BLOCK_COMPLETE, abi::BLOCK_LAST)
+        );
+        assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
         assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
     }
 

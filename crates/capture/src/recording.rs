@@ -8,6 +8,7 @@ use stackhound_core::symbolize::MissingDebugFile;
 
 use crate::abi;
 use crate::absent::{self, Absent};
+use crate::block_io::BlockIoPace;
 use crate::board::{Board, Status, WaitOutcome};
 use crate::combining::Combining;
 use crate::cost;
@@ -71,6 +72,7 @@ pub struct Recording {
     unwinder: Option<Unwinder>,
     pace: Pace,
     off_cpu: Option<OffCpuPace>,
+    block_io: Option<BlockIoPace>,
     absent: Option<Absent>,
     absent_samples: u64,
     pending: Vec<ProcessEvent>,
@@ -129,10 +131,14 @@ impl Recording {
         if off_cpu.is_some() && absent.is_none() {
             notes.push("threads that were off the CPU all along are missing: --cgroup, --call-graph fp".into());
         }
+        let block_io = BlockIoPace::begin(&options, online.len(), &mut programs)?;
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
         if off_cpu.is_some() {
             programs.attach_off_cpu(options.wakers)?;
+        }
+        if block_io.is_some() {
+            programs.attach_block_io()?;
         }
         Ok(Self {
             options,
@@ -147,6 +153,7 @@ impl Recording {
             unwinder,
             pace: Pace::default(),
             off_cpu,
+            block_io,
             absent,
             absent_samples: 0,
             pending: Vec::new(),
@@ -232,20 +239,31 @@ impl Recording {
         let due = self.pending.partition_point(|event| event.time_ns < began_ns);
         let mut events = self.pending.drain(..due).peekable();
         let intake = &mut self.intake;
-        let mut off_cpu_samples = 0;
+        let (mut off_cpu_samples, mut block_io_samples) = (0, 0);
         self.rings.take(|sample| {
             off_cpu_samples += u64::from(sample.off_cpu.is_some());
+            block_io_samples += u64::from(sample.block_step.is_some() && sample.header.tgid != 0);
             while let Some(event) = events.next_if(|event| event.time_ns <= sample.header.boottime_ns) {
                 intake.apply(event);
             }
             intake.store(&sample);
         });
         events.for_each(|event| intake.apply(event));
-        if let Some(off_cpu) = &mut self.off_cpu
-            && let Err(error) = off_cpu.adapt(off_cpu_samples, &mut self.programs)
-        {
+        intake.settle_requests(began_ns);
+        if let Err(error) = self.adapt(off_cpu_samples, block_io_samples) {
             self.failure.get_or_insert(error);
         }
+    }
+
+    /// To how many samples came.
+    fn adapt(&mut self, off_cpu_samples: u64, block_io_samples: u64) -> Result<()> {
+        if let Some(off_cpu) = &mut self.off_cpu {
+            off_cpu.adapt(off_cpu_samples, &mut self.programs)?;
+        }
+        if let Some(block_io) = &mut self.block_io {
+            block_io.adapt(block_io_samples, &mut self.programs)?;
+        }
+        Ok(())
     }
 
     fn scan_some(&mut self) {
@@ -356,6 +374,7 @@ impl Recording {
         self.drain();
         self.flush()?;
         self.drain(); // what waited in `pending`, so that the last exits are noted
+        self.finish_requests();
         self.note_totals(&event_counts)?;
         let counters = self.programs.counters();
         self.note_losses(&counters, unseen);
@@ -366,6 +385,20 @@ impl Recording {
             idle_ns,
             unwind_bytes,
         })
+    }
+
+    fn finish_requests(&mut self) {
+        if self.block_io.is_none() {
+            return;
+        }
+        self.intake.settle_requests(u64::MAX);
+        match self.intake.block_io.finish(&mut self.intake.profile) {
+            0 => {}
+            1 => self.notes.push("1 request to a block device had not ended".into()),
+            open => self
+                .notes
+                .push(format!("{open} requests to block devices had not ended")),
+        }
     }
 
     /// Nothing tells any more when threads come back: those that are away now are looked up.
@@ -399,6 +432,7 @@ impl Recording {
         let ending = Ending {
             counters: &stopped.counters,
             absent: self.absent_samples,
+            held: self.intake.block_io.held(),
             triggers: triggers.collect(),
             end_boottime_ns: stopped.end_boottime_ns,
             idle_ns: stopped.idle_ns,
@@ -451,6 +485,8 @@ impl Recording {
             false,
             "samples that found no room in the ring",
         );
+        let meaning = "records of programs that interrupted each other";
+        profile.loss("nested", counters.lost_nested, false, meaning);
         let meaning = "combined samples that found no room in the ring";
         profile.loss("combined, ring full", counters.lost_ring_combined, false, meaning);
         let meaning = "samples of processes outside the recorder's PID namespace";
@@ -484,5 +520,5 @@ impl Recording {
 }
 
 fn lost(counters: &abi::Counters) -> u64 {
-    counters.lost_ring_full + counters.lost_ring_combined + counters.lost_no_process
+    counters.lost_ring_full + counters.lost_ring_combined + counters.lost_nested + counters.lost_no_process
 }

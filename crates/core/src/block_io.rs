@@ -1,7 +1,7 @@
 //! Requests to block devices, put together from what the kernel tells of them one by one.
 //!
 //! ```text
-//! insert ──→ issue ──→ complete … complete      the usual way; without an I/O scheduler there is no insert
+//! insert ──→ issue ──→ complete … complete      the usual way; on older kernels without an I/O scheduler there is no insert
 //!   ↑          │
 //!   └─ requeue ┘                                 the device was busy
 //! insert ──→ merge                               another request takes the bytes along
@@ -19,7 +19,7 @@ const MAX_OPEN: usize = 1 << 16;
 /// What the kernel tells of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It waits in the queue of an I/O scheduler.
+    /// A thread submits it (before Linux 6.5: it waits in the queue of an I/O scheduler).
     Insert,
     /// It was handed to the device.
     Issue,
@@ -31,10 +31,12 @@ pub enum Step {
     Complete {
         /// Whether they were not read or written.
         is_failure: bool,
+        /// Whether nothing of it is left to be done: its own bytes, and writing the device's cache before or behind them.
+        is_last: bool,
     },
 }
 
-/// One record of the kernel's. `origin` is whatever the caller knows of the submitter.
+/// One record of the kernel's.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<Origin> {
     /// When.
@@ -51,8 +53,8 @@ pub struct Record<Origin> {
     pub sector: u64,
     /// Of the whole request; of a completion those that are done.
     pub bytes: u64,
-    /// Who; at an issue and a completion often nobody who has to do with it.
-    pub origin: Origin,
+    /// Whatever the caller knows of the submitter. Without it nothing begins.
+    pub origin: Option<Origin>,
 }
 
 /// A request that is over.
@@ -96,8 +98,7 @@ impl<Origin> Request<Origin> {
 /// What did not become a request, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unmatched {
-    /// Completions, requeues and merges of requests that nobody had told of: they began before the recording, or their
-    /// first record was lost.
+    /// Ends of requests that nobody had told of: they began before the recording, or their first record was lost.
     pub without_beginning: u64,
     /// Requests whose address became another one's: the record of their end was lost.
     pub without_end: u64,
@@ -114,6 +115,7 @@ pub struct Requests<Origin> {
 
 struct Open<Origin> {
     first: Record<Origin>,
+    origin: Origin,
     issued_ns: Option<u64>,
     bytes: u64,
     done_bytes: u64,
@@ -131,7 +133,7 @@ impl<Origin> Default for Requests<Origin> {
     }
 }
 
-impl<Origin: Copy> Requests<Origin> {
+impl<Origin> Requests<Origin> {
     /// Takes the next record in the order of time, and gives back the request that is over with it.
     pub fn take(&mut self, record: Record<Origin>) -> Option<Request<Origin>> {
         match record.step {
@@ -139,7 +141,7 @@ impl<Origin: Copy> Requests<Origin> {
             Step::Issue => self.issue(record),
             Step::Requeue => self.requeue(&record),
             Step::Merge => self.merge(&record),
-            Step::Complete { is_failure } => return self.complete(&record, is_failure),
+            Step::Complete { is_failure, is_last } => return self.complete(&record, is_failure, is_last),
         }
         None
     }
@@ -174,14 +176,17 @@ impl<Origin: Copy> Requests<Origin> {
 
     /// What was merged into a request while it waited is told here: its start may have moved to an earlier sector.
     fn issue(&mut self, record: Record<Origin>) {
+        let now_ns = record.boottime_ns;
         match self.open.get_mut(&record.request) {
             Some(open) if open.issued_ns.is_none() && open.may_have_grown_to(&record) => {
-                open.issued_ns = Some(record.boottime_ns);
-                open.first.sector = record.sector;
-                open.bytes = record.bytes;
+                open.issued_ns = Some(now_ns);
+                if open.done_bytes == 0 {
+                    open.first.sector = record.sector;
+                    open.bytes = record.bytes;
+                }
             }
-            Some(_) => self.replace(record, Some(record.boottime_ns)),
-            None => self.begin(record, Some(record.boottime_ns)),
+            Some(_) => self.replace(record, Some(now_ns)),
+            None => self.begin(record, Some(now_ns)),
         }
     }
 
@@ -191,7 +196,7 @@ impl<Origin: Copy> Requests<Origin> {
                 open.issued_ns = None;
                 open.requeues = open.requeues.saturating_add(1);
             }
-            _ => self.unmatched.without_beginning += 1,
+            _ => {} // its end is told, too
         }
     }
 
@@ -206,38 +211,41 @@ impl<Origin: Copy> Requests<Origin> {
     }
 
     /// The device may be done with a request in parts.
-    fn complete(&mut self, record: &Record<Origin>, is_failure: bool) -> Option<Request<Origin>> {
+    fn complete(&mut self, record: &Record<Origin>, is_failure: bool, is_last: bool) -> Option<Request<Origin>> {
         let Entry::Occupied(mut place) = self.open.entry(record.request) else {
-            self.unmatched.without_beginning += 1;
+            self.unmatched.without_beginning += u64::from(is_last);
             return None;
         };
         let open = place.get_mut();
         if open.first.device != record.device {
             place.remove();
             self.unmatched.without_end += 1;
-            self.unmatched.without_beginning += 1;
+            self.unmatched.without_beginning += u64::from(is_last);
             return None;
         }
         open.done_bytes = open.done_bytes.saturating_add(record.bytes);
         open.is_failure |= is_failure;
-        let is_over = open.done_bytes >= open.bytes;
-        is_over.then(|| place.remove().close(Some(record.boottime_ns)))
+        is_last.then(|| place.remove().close(Some(record.boottime_ns)))
     }
 
-    fn begin(&mut self, first: Record<Origin>, issued_ns: Option<u64>) {
+    fn begin(&mut self, mut first: Record<Origin>, issued_ns: Option<u64>) {
+        let Some(origin) = first.origin.take() else {
+            return; // its end will be without a beginning
+        };
         if self.open.len() >= MAX_OPEN {
             self.unmatched.beyond_limit += 1;
             return;
         }
         let open = Open {
-            first,
-            issued_ns,
             bytes: first.bytes,
+            origin,
+            issued_ns,
             done_bytes: 0,
             requeues: 0,
             is_failure: false,
+            first,
         };
-        self.open.insert(first.request, open);
+        self.open.insert(open.first.request, open);
     }
 
     fn replace(&mut self, first: Record<Origin>, issued_ns: Option<u64>) {
@@ -247,17 +255,18 @@ impl<Origin: Copy> Requests<Origin> {
     }
 }
 
-impl<Origin: Copy> Open<Origin> {
+impl<Origin> Open<Origin> {
     fn is_about(&self, record: &Record<Origin>) -> bool {
         self.first.device == record.device && self.first.sector == record.sector && self.first.flags == record.flags
     }
 
-    /// Merging adds bytes at either end, and changes hints among the flags, never the operation.
+    /// Merging adds bytes at either end, and changes hints among the flags, never the operation. What was done in part is
+    /// issued again for the rest.
     fn may_have_grown_to(&self, record: &Record<Origin>) -> bool {
+        let has_grown = record.sector <= self.first.sector && record.bytes >= self.bytes;
         self.first.device == record.device
             && operation(self.first.flags) == operation(record.flags)
-            && record.sector <= self.first.sector
-            && record.bytes >= self.bytes
+            && (has_grown || self.done_bytes > 0)
     }
 
     /// `end_ns`: None for one that is still under way.
@@ -275,7 +284,7 @@ impl<Origin: Copy> Open<Origin> {
             queue_ns: self.issued_ns.map(until_issue),
             requeues: self.requeues,
             is_failure: self.is_failure,
-            origin: self.first.origin,
+            origin: self.origin,
         }
     }
 }
@@ -285,14 +294,23 @@ pub fn operation(flags: u32) -> u8 {
     flags as u8
 }
 
-/// The operation in words.
+/// Somebody waits for it (`REQ_SYNC`, include/linux/blk_types.h, as those that follow).
+pub const SYNC: u32 = 1 << 11;
+/// It is of a file system's own data (`REQ_META`).
+pub const META: u32 = 1 << 12;
+/// The device writes its cache first (`REQ_PREFLUSH`).
+const PREFLUSH: u32 = 1 << 18;
+/// It was not asked for yet (`REQ_RAHEAD`).
+const READ_AHEAD: u32 = 1 << 19;
+
+/// The operation in words. A write of nothing but the device's cache is a flush.
 ///
 /// Source: `enum req_op`, Linux 5.10 to 6.18; what moved meanwhile (zones) is called by one word.
-pub fn operation_name(flags: u32) -> &'static str {
-    const READ_AHEAD: u32 = 1 << 19; // REQ_RAHEAD
+pub fn operation_name(flags: u32, bytes: u64) -> &'static str {
     match operation(flags) {
         0 if flags & READ_AHEAD != 0 => "read ahead",
         0 => "read",
+        1 if flags & PREFLUSH != 0 && bytes == 0 => "flush",
         1 => "write",
         2 => "flush",
         3 => "discard",
@@ -317,7 +335,14 @@ pub fn device_numbers(device: u32) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    const DONE: Step = Step::Complete { is_failure: false };
+    const DONE: Step = Step::Complete {
+        is_failure: false,
+        is_last: true,
+    };
+    const PART: Step = Step::Complete {
+        is_failure: false,
+        is_last: false,
+    };
 
     fn record(boottime_ns: u64, request: u64, step: Step, bytes: u64) -> Record<&'static str> {
         Record {
@@ -329,8 +354,9 @@ mod tests {
             sector: 100,
             bytes,
             origin: match step {
-                Step::Insert => "submitter",
-                _ => "bystander",
+                Step::Insert => Some("submitter"),
+                Step::Issue => Some("bystander"),
+                _ => None,
             },
         }
     }
@@ -372,7 +398,52 @@ mod tests {
         let steps = [DONE, Step::Requeue, Step::Merge];
         let (over, requests) = take_all(&steps.map(|step| record(100, 1, step, 512)));
         assert!(over.is_empty());
-        assert_eq!(requests.unmatched().without_beginning, 3);
+        assert_eq!(requests.unmatched().without_beginning, 2); // the one that is taken back ends some time
+    }
+
+    /// The same for one of which only the end of its way was told.
+    #[test]
+    fn a_request_whose_submission_was_lost_is_counted_once() {
+        let issue = Record {
+            origin: None,
+            ..record(100, 1, Step::Issue, 512)
+        };
+        let (over, requests) = take_all(&[issue, record(150, 1, PART, 256), record(160, 1, DONE, 256)]);
+        assert!(over.is_empty());
+        assert_eq!(requests.unmatched().without_beginning, 1);
+        assert!(requests.finish().is_empty());
+    }
+
+    /// A write that has the device's cache written with it is not over with its own bytes.
+    #[test]
+    fn a_request_lasts_until_the_devices_cache_is_written() {
+        let (over, requests) = take_all(&[
+            record(100, 1, Step::Insert, 4096),
+            record(150, 1, Step::Issue, 4096),
+            record(200, 1, PART, 4096),
+            record(300, 1, DONE, 0),
+        ]);
+        assert_eq!((over[0].bytes, over[0].duration_ns()), (4096, 200));
+        assert_eq!(requests.unmatched(), Unmatched::default());
+    }
+
+    /// The rest of a request that was done in part is issued from another sector on.
+    #[test]
+    fn the_rest_of_a_request_is_issued_again() {
+        let rest = Record {
+            sector: 104,
+            ..record(220, 1, Step::Issue, 2048)
+        };
+        let (over, _) = take_all(&[
+            record(100, 1, Step::Insert, 4096),
+            record(150, 1, Step::Issue, 4096),
+            record(200, 1, PART, 2048),
+            record(210, 1, Step::Requeue, 2048),
+            rest,
+            record(300, 1, DONE, 2048),
+        ]);
+        assert_eq!((over[0].bytes, over[0].sector, over[0].requeues), (4096, 100, 1));
+        assert_eq!((over[0].queue_ns, over[0].origin), (Some(120), "submitter"));
     }
 
     /// The address of a request is soon another one's: a lost completion costs one request, not two.
@@ -461,11 +532,14 @@ mod tests {
     /// A request that completes in parts is over with the last one, and failed if one of them did.
     #[test]
     fn a_request_may_complete_in_parts() {
-        let failed = record(220, 1, Step::Complete { is_failure: true }, 1024);
+        let failed = Step::Complete {
+            is_failure: true,
+            is_last: false,
+        };
         let (over, _) = take_all(&[
             record(100, 1, Step::Issue, 4096),
-            record(200, 1, DONE, 2048),
-            failed,
+            record(200, 1, PART, 2048),
+            record(220, 1, failed, 1024),
             record(240, 1, DONE, 1024),
         ]);
         assert_eq!(over.len(), 1);
@@ -561,10 +635,12 @@ mod tests {
 
     #[test]
     fn operations_and_devices_have_their_names() {
-        assert_eq!(operation_name(0), "read");
-        assert_eq!(operation_name(1 << 19), "read ahead");
-        assert_eq!(operation_name(1 | 1 << 11), "write");
-        assert_eq!(operation_name(200), "other");
+        assert_eq!(operation_name(0, 512), "read");
+        assert_eq!(operation_name(1 << 19, 512), "read ahead");
+        assert_eq!(operation_name(1 | 1 << 11, 512), "write");
+        assert_eq!(operation_name(1 | 1 << 18, 512), "write");
+        assert_eq!(operation_name(1 | 1 << 18, 0), "flush");
+        assert_eq!(operation_name(200, 0), "other");
         assert_eq!(device_numbers(8 << 20 | 17), (8, 17));
     }
 }

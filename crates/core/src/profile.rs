@@ -8,8 +8,8 @@ use hashbrown::HashSet;
 use crate::address::ObjectAddr;
 use crate::intern::{Locations, Objects, Stacks, Threads};
 use crate::rows::{
-    EventRow, EventTotalRow, LocationId, MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, SampleRow, StackId,
-    ThreadId, ThreadStateRow,
+    BlockIoTotalRow, DeviceId, EventRow, EventTotalRow, LocationId, MappingRow, ObjectId, ObjectKind, ProcessId,
+    ProcessRow, SampleRow, StackId, ThreadId, ThreadStateRow,
 };
 use crate::samples::Samples;
 use crate::symbolize::{Functions, LineRow, Pool};
@@ -28,6 +28,9 @@ pub struct Profile {
     pub(crate) events: Vec<EventRow>,
     pub(crate) losses: Vec<LossRow>,
     pub(crate) event_totals: Vec<EventTotalRow>,
+    /// Names of block devices.
+    pub(crate) devices: Vec<String>,
+    pub(crate) block_io_totals: Vec<BlockIoTotalRow>,
     pub(crate) samples: Samples,
     /// Locations before this one have their lines, or the reason why not.
     pub(crate) symbolized: usize,
@@ -112,6 +115,21 @@ impl Profile {
     /// An exact count of an event.
     pub fn event_total(&mut self, row: EventTotalRow) {
         self.event_totals.push(row);
+    }
+
+    /// The block device of this name. There are few.
+    pub fn device(&mut self, name: &str) -> DeviceId {
+        let known = self.devices.iter().position(|device| device == name);
+        let row = known.unwrap_or_else(|| {
+            self.devices.push(name.into());
+            self.devices.len() - 1
+        });
+        DeviceId(row as u32)
+    }
+
+    /// What all requests to a device with one operation come to, known at the end.
+    pub fn block_io_total(&mut self, row: BlockIoTotalRow) {
+        self.block_io_totals.push(row);
     }
 
     /// One observation. Its id is given when it is handed over, in the order of time.

@@ -41,6 +41,10 @@ id! {
     /// A row of `threads`.
     ThreadId
 }
+id! {
+    /// A block device: no table, its name is in the rows that are about it.
+    DeviceId
+}
 
 impl StackId {
     /// The stack without frames.
@@ -248,6 +252,8 @@ pub struct SampleRow<'a> {
     pub off_cpu: Option<OffCpuRow>,
     /// Who ended that, for the table `wakers`.
     pub waker: Option<WakerRow>,
+    /// Of a request to a block device, for the table `block_io`.
+    pub block_io: Option<BlockIoRow>,
 }
 
 /// Who woke a thread.
@@ -257,6 +263,46 @@ pub struct WakerRow {
     pub thread: ThreadId,
     /// With which it did.
     pub stack: StackId,
+}
+
+/// A request to a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockIoRow {
+    /// Which, by [`crate::profile::Profile::device`].
+    pub device: DeviceId,
+    /// In words.
+    pub operation: &'static str,
+    /// Whether somebody waits for it.
+    pub is_sync: bool,
+    /// Whether it is of a file system's own data.
+    pub is_meta: bool,
+    /// The first one, of 512 bytes.
+    pub sector: u64,
+    /// Those that were done.
+    pub bytes: u64,
+    /// Until it was handed to the device; None where it never was by itself, or nobody told.
+    pub queue_ns: Option<u64>,
+    /// From then to its end.
+    pub device_ns: Option<u64>,
+    /// Times that the device had no room for it.
+    pub requeues: u32,
+    /// Whether some bytes of it were not read or written.
+    pub is_failure: bool,
+}
+
+/// All requests to a device with one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockIoTotalRow {
+    /// Which, by [`crate::profile::Profile::device`].
+    pub device: DeviceId,
+    /// In words.
+    pub operation: &'static str,
+    /// So many.
+    pub requests: u64,
+    /// Of all of them.
+    pub bytes: u64,
+    /// The time of all of them.
+    pub latency_ns: u64,
 }
 
 /// How a thread was away from the CPU.

@@ -2,7 +2,9 @@
 
 use hashbrown::HashMap;
 
-use crate::rows::{ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId, ThreadStateRow, WakerRow};
+use crate::rows::{
+    BlockIoRow, DeviceId, ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId, ThreadStateRow, WakerRow,
+};
 
 /// A column that takes no memory while all its values are the same.
 #[derive(Clone, Debug, Default)]
@@ -67,11 +69,30 @@ pub(crate) struct Samples {
     pub(crate) thread_states: Vec<(u32, ThreadStateRow)>,
     pub(crate) off_cpu: Vec<(u32, OffCpuRow)>,
     pub(crate) wakers: Vec<(u32, WakerRow)>,
+    pub(crate) block_io: Vec<(u32, BlockIoRow)>,
     combined: HashMap<Key, u32>,
 }
 
-/// (event, CPU, thread, stack, state): what must be the same for two observations to share a row.
-type Key = (u16, u16, ThreadId, StackId, Option<OffCpuState>);
+/// (event, CPU, thread, stack, manner): what must be the same for two observations to share a row.
+type Key = (u16, u16, ThreadId, StackId, Manner);
+
+/// What side tables say of a sample that others can share.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Manner {
+    Plain,
+    OffCpu(OffCpuState),
+    BlockIo(DeviceId, &'static str),
+}
+
+impl Manner {
+    fn of(sample: &SampleRow) -> Self {
+        match (sample.off_cpu, sample.block_io) {
+            (Some(away), _) => Self::OffCpu(away.state),
+            (_, Some(request)) => Self::BlockIo(request.device, request.operation),
+            _ => Self::Plain,
+        }
+    }
+}
 
 impl Samples {
     pub(crate) fn len(&self) -> usize {
@@ -98,12 +119,18 @@ impl Samples {
         self.faults.extend(memory);
         self.off_cpu.extend(sample.off_cpu.map(|away| (row, away)));
         self.wakers.extend(sample.waker.map(|waker| (row, waker)));
+        self.block_io.extend(sample.block_io.map(|request| (row, request)));
     }
 
     pub(crate) fn combine(&mut self, sample: SampleRow) {
         let next = self.len() as u32;
-        let state = sample.off_cpu.map(|away| away.state);
-        let key = (sample.event, sample.cpu, sample.thread, sample.stack, state);
+        let key = (
+            sample.event,
+            sample.cpu,
+            sample.thread,
+            sample.stack,
+            Manner::of(&sample),
+        );
         let row = *self.combined.entry(key).or_insert(next) as usize;
         if row == next as usize {
             return self.push(sample);
@@ -117,13 +144,11 @@ impl Samples {
             .update(row, |sum| sum.saturating_add(sample.duration_ns));
         self.value.update(row, |sum| sum.saturating_add(sample.value));
         self.count.update(row, |sum| sum.saturating_add(sample.count));
-        self.add_queued(row as u32, sample.off_cpu);
-    }
-
-    fn add_queued(&mut self, row: u32, away: Option<OffCpuRow>) {
-        let place = self.off_cpu.binary_search_by_key(&row, |(row, _)| *row); // rows come in order
-        if let (Some(away), Ok(place)) = (away, place) {
-            self.off_cpu[place].1.queued_ns += away.queued_ns;
+        if let (Some(away), Some(sum)) = (sample.off_cpu, find(&mut self.off_cpu, row)) {
+            sum.queued_ns += away.queued_ns;
+        }
+        if let (Some(request), Some(sum)) = (sample.block_io, find(&mut self.block_io, row)) {
+            sum.add(&request);
         }
     }
 
@@ -137,6 +162,25 @@ impl Samples {
         rows.sort_by_key(|&row| self.boottime_ns[row as usize]); // linear when they are in order
         rows
     }
+}
+
+impl BlockIoRow {
+    fn add(&mut self, other: &Self) {
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.queue_ns = sum(self.queue_ns, other.queue_ns);
+        self.device_ns = sum(self.device_ns, other.device_ns);
+        self.requeues = self.requeues.saturating_add(other.requeues);
+        self.is_failure |= other.is_failure;
+        self.is_sync |= other.is_sync;
+        self.is_meta |= other.is_meta;
+    }
+}
+
+/// What a side table says of a row; rows come in order.
+fn find<T>(table: &mut [(u32, T)], row: usize) -> Option<&mut T> {
+    let place = table.binary_search_by_key(&(row as u32), |(row, _)| *row).ok()?;
+    Some(&mut table[place].1)
 }
 
 /// The virtual addresses behind some of the samples.
@@ -225,6 +269,36 @@ mod tests {
         }
         let queued: Vec<u64> = samples.off_cpu.iter().map(|(_, away)| away.queued_ns).collect();
         assert_eq!((samples.len(), queued), (2, vec![6, 3]));
+    }
+
+    /// Requests share a row with those of the same device and operation.
+    #[test]
+    fn requests_alike_are_combined() {
+        let mut samples = Samples::default();
+        let request = |operation, queue_ns| SampleRow {
+            block_io: Some(BlockIoRow {
+                device: DeviceId(0),
+                operation,
+                is_sync: false,
+                is_meta: false,
+                sector: 7,
+                bytes: 512,
+                queue_ns,
+                device_ns: Some(2),
+                requeues: 0,
+                is_failure: operation == "write",
+            }),
+            ..sample(0, 100)
+        };
+        for row in [("read", Some(1)), ("write", Some(1)), ("read", None)] {
+            samples.combine(request(row.0, row.1));
+        }
+        let first = samples.block_io[0].1;
+        assert_eq!((samples.len(), first.bytes, samples.count.get(0)), (2, 1024, 2));
+        assert_eq!(
+            (first.queue_ns, first.device_ns, first.is_failure),
+            (None, Some(4), false)
+        );
     }
 
     /// Samples of several CPUs come out in the order of their time.

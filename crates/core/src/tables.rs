@@ -8,7 +8,7 @@ use arrow_schema::{Field, Schema};
 
 use crate::off_cpu::WaitReasons;
 use crate::profile::{Profile, Taken};
-use crate::rows::{LocationId, ObjectId, ThreadStateRow, WakerRow};
+use crate::rows::{BlockIoRow, DeviceId, LocationId, ObjectId, ThreadStateRow, WakerRow};
 use crate::samples::Column;
 
 /// (name, column, whether it may be null)
@@ -30,6 +30,7 @@ impl Profile {
             ("losses", self.losses()),
         ]);
         tables.extend((!self.event_totals.is_empty()).then(|| ("event_totals", self.event_totals())));
+        tables.extend((!self.block_io_totals.is_empty()).then(|| ("block_io_totals", self.block_io_totals())));
         tables
     }
 
@@ -41,14 +42,17 @@ impl Profile {
         let has_faults = !self.samples.faults.is_empty();
         let has_off_cpu = !self.samples.off_cpu.is_empty();
         let has_wakers = !self.samples.wakers.is_empty();
-        if has_addresses || has_states || has_faults || has_off_cpu || !self.samples.periods.is_empty() {
+        let has_block_io = !self.samples.block_io.is_empty();
+        let has_periods = !self.samples.periods.is_empty();
+        if has_addresses || has_states || has_faults || has_off_cpu || has_block_io || has_periods {
             let ids = ids_by_row(first_id, &order);
             tables.extend(has_addresses.then(|| ("addresses", self.addresses(&ids))));
-            tables.extend((!self.samples.periods.is_empty()).then(|| ("periods", self.periods(&ids))));
+            tables.extend(has_periods.then(|| ("periods", self.periods(&ids))));
             tables.extend(has_states.then(|| ("thread_states", self.thread_states(&ids))));
             tables.extend(has_faults.then(|| ("faults", self.faults(&ids))));
             tables.extend(has_off_cpu.then(|| ("off_cpu", self.off_cpu(&ids))));
             tables.extend(has_wakers.then(|| ("wakers", self.wakers(&ids)))); // of rows that have been off the CPU
+            tables.extend(has_block_io.then(|| ("block_io", self.block_io(&ids))));
         }
         tables
     }
@@ -107,9 +111,7 @@ impl Profile {
             .map(|(row, state)| (ids[*row as usize], state))
             .collect();
         rows.sort_unstable_by_key(|(id, _)| *id);
-        let boolean = |of: fn(&ThreadStateRow) -> bool| -> ArrayRef {
-            Arc::new(rows.iter().map(|(_, state)| Some(of(state))).collect::<BooleanArray>())
-        };
+        let boolean = |of: fn(&ThreadStateRow) -> bool| boolean(rows.iter().map(|(_, state)| of(state)));
         table([
             ("sample", uint64(rows.iter().map(|(id, _)| *id)), false),
             ("state", utf8(rows.iter().map(|(_, state)| state.state.name())), false),
@@ -157,6 +159,57 @@ impl Profile {
             ("thread", uint32(rows.iter().map(|row| row.1)), false),
             ("stack", uint32(rows.iter().map(|row| row.2)), false),
         ])
+    }
+
+    fn block_io(&self, ids: &[u64]) -> RecordBatch {
+        let by_id = |(row, request)| (ids[row as usize], request);
+        let mut rows: Vec<(u64, BlockIoRow)> = self.samples.block_io.iter().copied().map(by_id).collect();
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        let each = || rows.iter().map(|(_, request)| request);
+        table([
+            ("sample", uint64(rows.iter().map(|(id, _)| *id)), false),
+            (
+                "device",
+                utf8(each().map(|request| self.device_name(request.device))),
+                false,
+            ),
+            ("operation", utf8(each().map(|request| request.operation)), false),
+            ("sync", boolean(each().map(|request| request.is_sync)), false),
+            ("meta", boolean(each().map(|request| request.is_meta)), false),
+            ("sector", uint64(each().map(|request| request.sector)), false),
+            ("bytes", uint64(each().map(|request| request.bytes)), false),
+            (
+                "queue_ns",
+                nullable_uint64(each().map(|request| request.queue_ns)),
+                true,
+            ),
+            (
+                "device_ns",
+                nullable_uint64(each().map(|request| request.device_ns)),
+                true,
+            ),
+            ("requeues", uint32(each().map(|request| request.requeues)), false),
+            ("failed", boolean(each().map(|request| request.is_failure)), false),
+        ])
+    }
+
+    fn block_io_totals(&self) -> RecordBatch {
+        let rows = &self.block_io_totals;
+        table([
+            (
+                "device",
+                utf8(rows.iter().map(|row| self.device_name(row.device))),
+                false,
+            ),
+            ("operation", utf8(rows.iter().map(|row| row.operation)), false),
+            ("requests", uint64(rows.iter().map(|row| row.requests)), false),
+            ("bytes", uint64(rows.iter().map(|row| row.bytes)), false),
+            ("latency_ns", uint64(rows.iter().map(|row| row.latency_ns)), false),
+        ])
+    }
+
+    fn device_name(&self, device: DeviceId) -> &str {
+        &self.devices[device.index()]
     }
 
     fn stacks(&self, first: usize) -> RecordBatch {
@@ -271,7 +324,7 @@ impl Profile {
             ("container", utf8(rows.iter().map(|row| &row.container)), false),
             (
                 "exit_boottime_ns",
-                Arc::new(UInt64Array::from_iter(rows.iter().map(|row| row.exit_boottime_ns))),
+                nullable_uint64(rows.iter().map(|row| row.exit_boottime_ns)),
                 true,
             ),
         ])
@@ -305,11 +358,10 @@ impl Profile {
 
     fn losses(&self) -> RecordBatch {
         let rows = &self.losses;
-        let estimated: Vec<bool> = rows.iter().map(|row| row.estimated).collect();
         table([
             ("cause", utf8(rows.iter().map(|row| &row.cause)), false),
             ("count", uint64(rows.iter().map(|row| row.count)), false),
-            ("estimated", Arc::new(BooleanArray::from(estimated)), false),
+            ("estimated", boolean(rows.iter().map(|row| row.estimated)), false),
             ("meaning", utf8(rows.iter().map(|row| &row.meaning)), false),
         ])
     }
@@ -338,6 +390,14 @@ fn uint32(values: impl Iterator<Item = u32>) -> ArrayRef {
 
 fn uint64(values: impl Iterator<Item = u64>) -> ArrayRef {
     Arc::new(UInt64Array::from_iter_values(values))
+}
+
+fn nullable_uint64(values: impl Iterator<Item = Option<u64>>) -> ArrayRef {
+    Arc::new(UInt64Array::from_iter(values))
+}
+
+fn boolean(values: impl Iterator<Item = bool>) -> ArrayRef {
+    Arc::new(values.map(Some).collect::<BooleanArray>())
 }
 
 fn utf8(values: impl Iterator<Item = impl AsRef<str>>) -> ArrayRef {

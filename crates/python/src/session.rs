@@ -165,6 +165,12 @@ pub fn probe_off_cpu(py: Python<'_>) -> &'static str {
     py.detach(capture::probe::probe_off_cpu).unwrap_or_default()
 }
 
+/// Why requests to block devices cannot be recorded here; empty when they can.
+#[pyfunction]
+pub fn probe_block_io(py: Python<'_>) -> &'static str {
+    py.detach(capture::probe::probe_block_io).unwrap_or_default()
+}
+
 /// Why an event cannot be counted here; empty when it can.
 #[pyfunction]
 #[pyo3(signature = (r#type, config))]
@@ -214,6 +220,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
 
 /// As `src/stackhound/recording/events.py` has it.
 const OFF_CPU: i64 = -2;
+const BLOCK_IO: i64 = -3;
 
 fn parse_event(event: &Bound<'_, PyDict>) -> PyResult<capture::EventSpec> {
     let rate: u64 = required(event, "rate")?;
@@ -237,6 +244,7 @@ fn parse_event(event: &Bound<'_, PyDict>) -> PyResult<capture::EventSpec> {
         kind: match u32::try_from(kind) {
             Ok(kind) => capture::EventKind::Perf(kind),
             Err(_) if kind == OFF_CPU => capture::EventKind::OffCpu,
+            Err(_) if kind == BLOCK_IO => capture::EventKind::BlockIo,
             Err(_) => capture::EventKind::CpuTime,
         },
         config: [

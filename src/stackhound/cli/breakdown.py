@@ -3,6 +3,7 @@
 comm, pid, tid, process, thread     of the sample
 stack                               whether the sample's user stack is complete, and if not why
 state, reason                       of time off the CPU: how a thread left it, and what it waited for
+device, operation                   of requests to block devices
 memory                              of page faults: the file that was touched, or the kind of memory
 object, symbol, file, line          of each frame: ``self`` at the leaf, ``total`` anywhere in the stack
 """
@@ -17,6 +18,7 @@ from stackhound.profile.absences import absences_by, wakers
 from stackhound.profile.columns import number_keys
 from stackhound.profile.completeness import END_NAMES, ends
 from stackhound.profile.memory import memory_names, touched_memory
+from stackhound.profile.requests import requests_by
 from stackhound.profile.top import has_ancestor_alike
 from stackhound.profile.tree import FirstLevel, grow_tree
 
@@ -86,6 +88,8 @@ PROPERTY_KEYS: Final[dict[str, Callable[[Profile, Event], tuple[Sequence[Cell], 
     "state": lambda profile, event: absences_by(profile, event, "state"),
     "reason": lambda profile, event: absences_by(profile, event, "reason"),
     "waker": wakers,
+    "device": lambda profile, event: requests_by(profile, event, "device"),
+    "operation": lambda profile, event: requests_by(profile, event, "operation"),
     "memory": lambda profile, event: (memory_names(profile), touched_memory(profile, event)),
 }
 SAMPLE_KEYS: Final = (*THREAD_KEYS, *PROPERTY_KEYS)
@@ -94,7 +98,7 @@ KEYS: Final = (*SAMPLE_KEYS, *FRAME_KEYS)
 
 def break_down(profile: Profile, event: Event, keys: Sequence[str]) -> list[Row]:
     """Sum the samples of an event by ``keys``, of `KEYS`. The largest ``self``, then ``total``, come first."""
-    groups = _group_samples(profile, event, [key for key in keys if key in SAMPLE_KEYS])
+    groups = group_samples(profile, event, [key for key in keys if key in SAMPLE_KEYS])
     if all(key in SAMPLE_KEYS for key in keys):
         rows = _sum_samples(profile, event, groups)
     else:
@@ -102,25 +106,25 @@ def break_down(profile: Profile, event: Event, keys: Sequence[str]) -> list[Row]
     return sorted(rows, key=lambda row: (-row.self_value, -row.total_value, tuple(map(str, row.keys))))
 
 
-class _Groups(NamedTuple):
+class Groups(NamedTuple):
     """Equal tuples of cells, and which of them each row has: int64 (n_rows,)."""
 
     tuples: list[tuple[Cell, ...]]
     of_row: Numbers
 
 
-def _group(columns: Sequence[Sequence[Cell]]) -> _Groups:
+def _group(columns: Sequence[Sequence[Cell]]) -> Groups:
     tuples, of_row = number_keys(zip(*columns, strict=True))
-    return _Groups(tuples, of_row.astype(np.int64))
+    return Groups(tuples, of_row.astype(np.int64))
 
 
-def _group_samples(profile: Profile, event: Event, keys: Sequence[str]) -> _Groups:
-    """Samples alike in what is asked of their thread, and of themselves."""
+def group_samples(profile: Profile, event: Event, keys: Sequence[str]) -> Groups:
+    """Samples alike in what is asked of their thread, and of themselves: ``keys`` of `SAMPLE_KEYS`."""
     thread = profile.samples_of(event).thread
     threads = _group([THREAD_KEYS[key](profile) for key in keys if key in THREAD_KEYS])
     properties = {key: PROPERTY_KEYS[key](profile, event) for key in keys if key in PROPERTY_KEYS}
     if not properties:
-        return _Groups(threads.tuples, threads.of_row[thread] if threads.tuples else threads.of_row)
+        return Groups(threads.tuples, threads.of_row[thread] if threads.tuples else threads.of_row)
     of_thread = threads.of_row[thread] if threads.tuples else np.zeros(len(thread), np.int64)
     sizes = (max(1, len(threads.tuples)), *(len(names) for names, _ in properties.values()))
     columns = (of_thread, *(of_sample for _, of_sample in properties.values()))
@@ -130,16 +134,16 @@ def _group_samples(profile: Profile, event: Event, keys: Sequence[str]) -> _Grou
         cells = iter(threads.tuples[in_threads] if threads.tuples else ())
         found = {key: names[index] for (key, (names, _)), index in zip(properties.items(), indexes, strict=True)}
         tuples.append(tuple(found[key] if key in found else next(cells) for key in keys))
-    return _Groups(tuples, of_row)
+    return Groups(tuples, of_row)
 
 
-def _sum_samples(profile: Profile, event: Event, groups: _Groups) -> list[Row]:
+def _sum_samples(profile: Profile, event: Event, groups: Groups) -> list[Row]:
     values = np.zeros(len(groups.tuples), np.uint64)
     np.add.at(values, groups.of_row, profile.samples_of(event).value)
     return [Row(cells, value, value) for cells, value in zip(groups.tuples, values.tolist(), strict=True) if value]
 
 
-def _sum_frames(profile: Profile, event: Event, keys: Sequence[str], groups: _Groups) -> list[Row]:
+def _sum_frames(profile: Profile, event: Event, keys: Sequence[str], groups: Groups) -> list[Row]:
     """Sum by the frames, apart for each group of samples: the tree's first level."""
     labels = FirstLevel([""] * len(groups.tuples), groups.of_row.astype(np.uint32)) if groups.tuples else None
     tree = grow_tree(profile, event, labels, lines="line" in keys)

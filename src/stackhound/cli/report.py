@@ -34,6 +34,7 @@ EXAMPLES: Final = (
     ("which Python functions hold the interpreter's lock", "stackhound report --gil"),
     ("where the time of the busiest process went: CPU, locks, disk, …", "stackhound report --why"),
     ("what its threads did when", "stackhound report --timeline"),
+    ("how long requests to each disk took", "stackhound report --event block-io --latency"),
     ("source lines of one process, for a script", "stackhound report -p 1234 --sort line --json"),
 )
 
@@ -43,7 +44,14 @@ ALIASES: Final = {"dso": "object", "sym": "symbol", "function": "symbol", "srcli
 FUNCTIONS: Final = ("symbol", "object")
 ROWS_OF_EACH: Final = 10  # where a profile has several events
 CELL_WIDTH: Final = 60  # of all but the last column
-VIEWS: Final = {"--tree": "as_tree", "--lines": "source", "--gil": "by_lock", "--why": "why", "--timeline": "timeline"}
+VIEWS: Final = {
+    "--tree": "as_tree",
+    "--lines": "source",
+    "--gil": "by_lock",
+    "--latency": "by_latency",
+    "--why": "why",
+    "--timeline": "timeline",
+}
 #: Views of time on the CPU and off it together.
 VIEWS_OF_TIME: Final = {"--why": "why", "--timeline": "timeline"}
 #: What such a view is of when it is not said.
@@ -59,7 +67,8 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
     "sort",
     type=split_names,
     metavar="KEY,...",
-    help="By comm, pid, tid, process, thread, stack, state, reason, waker, memory, object, symbol, file, line. "
+    help="By comm, pid, tid, process, thread, stack, state, reason, waker, device, operation, memory, object, symbol, "
+    "file, line. "
     "--tree: process or thread.",
 )
 @click.option("--tree", "as_tree", is_flag=True, help="The call tree.")
@@ -67,6 +76,9 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
 @click.option("--all", "everything", is_flag=True, help="With --lines: the whole file, not only around the time.")
 @click.option(
     "--gil", "by_lock", is_flag=True, help="Python's functions by time with and without the interpreter's lock."
+)
+@click.option(
+    "--latency", "by_latency", is_flag=True, help="How long requests to disks took, by device and operation, or by KEY."
 )
 @click.option(
     "--why",
@@ -106,6 +118,7 @@ def command(
     by_lock: bool,
     why: str | None,
     timeline: str | None,
+    by_latency: bool,
     as_json: bool,
     event: str | None,
     limit: int,
@@ -131,6 +144,8 @@ def command(
         show_lines(profile, profile.event(event), source, least, everything, as_json)
     elif by_lock:
         show_lock(profile, event, limit, as_json)
+    elif by_latency:
+        show_latency(profile, profile.event(event), keys, limit, as_json)
     elif as_tree:
         tree = profile.tree(event, root=_root(keys))
         show_tree(tree, profile, least, as_json)
@@ -209,6 +224,18 @@ def show_timeline(profile: Profile, asked: str, limit: int, as_json: bool) -> No
         show(list(draw(profile, timelines, limit)))
 
 
+def show_latency(profile: Profile, event: Event, keys: Sequence[str], limit: int, as_json: bool) -> None:
+    """Print how long what the samples stand for took."""
+    from stackhound.cli.latency import DEFAULT_KEYS, as_rows, draw, measure
+
+    chosen = keys or DEFAULT_KEYS.get(event.name, ("comm",))
+    rows = measure(profile, event, chosen)
+    if as_json:
+        _print_json(profile, event, as_rows(rows, chosen, limit))
+    else:
+        show([*_head(profile, event), *draw(rows, chosen, limit)])
+
+
 def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, as_json: bool) -> None:
     """Print what the samples have in common, a row a group."""
     from stackhound.cli.breakdown import break_down
@@ -241,7 +268,7 @@ def _check_view(given: dict[str, Any]) -> None:
     views = [option for option, name in VIEWS.items() if given[name] not in (None, False)]
     if len(views) > 1:
         raise UsageError(f"{' and '.join(views)} are views of their own", f"keep one, for example {views[0]}")
-    if given["sort"] and views and not given["as_tree"]:
+    if given["sort"] and views and not (given["as_tree"] or given["by_latency"]):
         raise UsageError(f"{views[0]} has an order of its own", "drop --sort")
     _check_view_of_time(given)
     if given["everything"] and not given["source"]:

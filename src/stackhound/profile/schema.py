@@ -168,6 +168,29 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
         "thread": "uint32",  # of process 0 where it was an interrupt, or a thread that cannot be seen from here
         "stack": "uint32",  # with which it did; of an interrupt only its own part
     },
+    # A request to a block device. The sample has the thread that submitted it, and its stack; its duration is from
+    # there to its end, and its value that of all requests that it stands for. Under --aggregate these are sums.
+    "block_io": {
+        "sample": "uint64",
+        "device": "utf8",  # ``sda``, ``nvme0n1``, ``loop0``
+        "operation": "utf8",  # ``read``, ``read ahead``, ``write``, ``flush``, ``discard``, …
+        "sync": "bool",  # somebody waits for it
+        "meta": "bool",  # of the file system's own data
+        "sector": "uint64",  # the first one, of 512 bytes
+        "bytes": "uint64",
+        "queue_ns": "uint64?",  # until it was handed to the device; null: it never was by itself (flushes)
+        "device_ns": "uint64?",  # from then on
+        "requeues": "uint32",  # times that the device had no room for it
+        "failed": "bool",
+    },
+    # All requests that were asked for and have ended, sampled or not.
+    "block_io_totals": {
+        "device": "utf8",
+        "operation": "utf8",
+        "requests": "uint64",
+        "bytes": "uint64",
+        "latency_ns": "uint64",  # the sum of their times
+    },
 }
 
 #: Those that say more about samples.

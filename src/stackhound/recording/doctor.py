@@ -231,6 +231,7 @@ PROBE_REMEDIES: Final = {
     "bpf_loop": "boot Linux 5.17 or newer",
     "bpf_snprintf": "boot Linux 5.14 or newer",
     "task storage": "boot Linux 5.11 or newer",
+    "block requests": "boot Linux 6.5 or newer",
 }
 
 

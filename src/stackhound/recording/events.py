@@ -2,6 +2,7 @@
 
     cpu                        time on the CPU: cycles where there are any, else cpu-clock (the core decides)
     off-cpu                    time off the CPU: asleep, waiting, or waiting for a turn
+    block-io                   requests to block devices, and how long each took
     cycles, instructions, …    hardware
     L1-dcache-load-misses, …   cache: <cache>-<operation>s, <cache>-<operation>-misses
     r1a8                       raw: the CPU's own number, in hexadecimal
@@ -20,9 +21,10 @@ from typing import Any, Final, NamedTuple
 
 from stackhound.errors import UsageError
 
-# perf_type_id; two are ours: of CPU_TIME the core picks cycles or cpu-clock, OFF_CPU is no event of perf's.
+# perf_type_id; three are ours: of CPU_TIME the core picks cycles or cpu-clock, the others are no events of perf's.
 CPU_TIME: Final = -1
 OFF_CPU: Final = -2
+BLOCK_IO: Final = -3
 HARDWARE: Final = 0
 SOFTWARE: Final = 1
 TRACEPOINT: Final = 2
@@ -32,6 +34,7 @@ RAW: Final = 4
 KINDS: Final = {
     CPU_TIME: "cpu",
     OFF_CPU: "off-cpu",
+    BLOCK_IO: "block-io",
     HARDWARE: "hardware",
     CACHE: "cache",
     RAW: "raw",
@@ -78,6 +81,7 @@ class EventSource(NamedTuple):
 
 CPU: Final = EventSource("cpu", CPU_TIME, 0, "nanoseconds")
 AWAY: Final = EventSource("off-cpu", OFF_CPU, 0, "nanoseconds")
+REQUESTS: Final = EventSource("block-io", BLOCK_IO, 0, "nanoseconds")
 
 # enum perf_hw_id
 _HARDWARE: Final = (
@@ -131,7 +135,7 @@ ALIASES: Final = {
 }
 
 ALL: Final = "all"
-WHERE_TIME_GOES: Final = ("cpu", "off-cpu", "major-faults", "minor-faults")
+WHERE_TIME_GOES: Final = ("cpu", "off-cpu", "block-io", "major-faults", "minor-faults")
 
 # Compiled where they are used: a recording of cpu waits for none of them.
 _RAW_NAME: Final = r"r([0-9a-fA-F]{1,16})"
@@ -157,7 +161,7 @@ def _named_sources() -> list[EventSource]:
         EventSource(name, SOFTWARE, number, "nanoseconds" if name in _CLOCKS else "count")
         for name, number in _SOFTWARE.items()
     ]
-    return [CPU, AWAY, *hardware, *_cache_sources(), *software]
+    return [CPU, AWAY, REQUESTS, *hardware, *_cache_sources(), *software]
 
 
 #: Every event that has a name of its own; raw events and tracepoints come on top.

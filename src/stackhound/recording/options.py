@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
-from stackhound.recording.events import ALL, NAMED, OFF_CPU, TRACEPOINT, WHERE_TIME_GOES, EventSource, find_event
+from stackhound.recording.events import (
+    ALL,
+    BLOCK_IO,
+    NAMED,
+    OFF_CPU,
+    TRACEPOINT,
+    WHERE_TIME_GOES,
+    EventSource,
+    find_event,
+)
 
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
 OFF_CPU_PERIOD_NS: Final = 1_000_000
@@ -186,6 +195,8 @@ class RecordOptions:
     def _native_event(self, source: EventSource) -> dict[str, Any]:
         if source.type == OFF_CPU:
             return source.native("period", self.off_cpu_period_ns)
+        if source.type == BLOCK_IO:
+            return source.native("period", 1)  # the core makes it longer while there are many requests
         if self.period is not None:
             return source.native("period", self.period)
         if source.type == TRACEPOINT and self.frequency_hz is None:

@@ -73,8 +73,9 @@ def _concatenate(profiles: Sequence[Profile], shifts_ns: Sequence[int]) -> dict[
         for index, profile in enumerate(profiles)
     ]
     known.remove("stacks")
-    if not all("event_totals" in profile.tables for profile in profiles):
-        known = [name for name in known if name != "event_totals"]
+    for totals in ("event_totals", "block_io_totals"):
+        if totals in known and not all(totals in profile.tables for profile in profiles):
+            known.remove(totals)
     return {name: concatenate_rows([part[name] for part in parts if name in part]) for name in known}
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def without_whole(tables: Mapping[str, Table]) -> dict[str, Table]:
     """Without the totals of all that was recorded: samples of it have gone. Those of processes stay true."""
-    return _keep(tables, "pid", lambda pid: pid != 0)
+    result = _keep(tables, "pid", lambda pid: pid != 0)
+    result.pop("block_io_totals", None)
+    return result
 
 
 def of_events(tables: Mapping[str, Table], keep: Numbers) -> dict[str, Table]:

@@ -187,6 +187,7 @@ impl Dump {
         let ending = Ending {
             counters: &counters,
             absent: 0,
+            held: 0,
             triggers: vec![once().name],
             end_boottime_ns: cost::boottime_ns(),
             idle_ns: self.beginning.idle_ns(),
@@ -256,5 +257,6 @@ fn without_stack(header: abi::SampleHeader) -> RawSample<'static> {
         address: None,
         off_cpu: None,
         waking: None,
+        block_step: None,
     }
 }

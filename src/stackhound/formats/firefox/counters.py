@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: A point of a curve is the sum over so long, or over a part of a long recording.
 SHORTEST_STEP_NS: Final = 100_000_000
 MOST_STEPS: Final = 10_000
-#: Of one request: a damaged file must not make sums overflow.
+#: Of one sample: a damaged file must not make sums overflow.
 MOST_BYTES: Final = 2**40
 
 
@@ -98,9 +98,13 @@ def _amounts(profile: Profile, event: Event, rows: Numbers) -> Numbers:
     if event.name != "block-io":
         value = profile.numbers("samples", "value")[rows]
         return value / NS_PER_MS if event.unit == "nanoseconds" else value.astype(np.int64)
-    sizes = profile.numbers("block_io", "bytes").clip(0, MOST_BYTES).tolist()
+    sizes = profile.numbers("block_io", "bytes").tolist()
     by_sample = dict(zip(profile.numbers("block_io", "sample").tolist(), sizes, strict=True))
-    return np.array([by_sample.get(number, 0) for number in profile.numbers("samples", "id")[rows].tolist()], np.int64)
+    ids, value, duration_ns = (profile.numbers("samples", name)[rows] for name in ("id", "value", "duration_ns"))
+    one = np.array([by_sample.get(number, 0) for number in ids.tolist()], np.float64)
+    requests = np.where(duration_ns > 0, value / np.maximum(duration_ns, 1), 1)  # that it stands for
+    amounts: Numbers = np.rint((one * requests).clip(0, MOST_BYTES)).astype(np.int64)
+    return amounts
 
 
 def _points(used: Numbers, sums: Numbers, step_ns: int) -> dict[str, Any]:

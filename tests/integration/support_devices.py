@@ -1,0 +1,57 @@
+"""Block devices of a test's own, and what the kernel counts of them."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from support_workloads import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECTOR_BYTES = 512
+
+
+class DiskCounts(NamedTuple):
+    """What the kernel has counted of a device (Documentation/admin-guide/iostats.rst). Times are in milliseconds."""
+
+    reads: int
+    read_bytes: int
+    read_ms: int
+    writes: int
+    write_bytes: int
+    write_ms: int
+    flushes: int
+
+    def __sub__(self, other: DiskCounts) -> DiskCounts:
+        return DiskCounts(*(now - before for now, before in zip(self, other, strict=True)))
+
+
+def disk_counts(device: str) -> DiskCounts:
+    """Until now. A request is in them a moment after whoever waits for it has gone on."""
+    numbers = [int(word) for word in Path("/sys/block", device, "stat").read_text().split()]
+    reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms = numbers[:8]
+    flushes = numbers[15] if len(numbers) > 15 else 0
+    sizes = (read_sectors * SECTOR_BYTES, write_sectors * SECTOR_BYTES)
+    return DiskCounts(reads, sizes[0], read_ms, writes, sizes[1], write_ms, flushes)
+
+
+@contextmanager
+def loop_device(directory: Path, size_bytes: int = 64 << 20) -> Iterator[Path]:
+    """A block device that nobody else uses, on a file."""
+    image = directory / "image"
+    with image.open("wb") as file:
+        file.write(bytes(size_bytes))  # with holes, reads would not reach the disk below
+    made = subprocess.run([require("losetup"), "--find", "--show", image], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"needs a loop device: {made.stderr.strip()}")
+    device = Path(made.stdout.strip())
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
