@@ -119,6 +119,11 @@ def test_time_off_the_cpu_is_a_slice_with_its_reason_and_what_is_known_of_it():
     ]  # fmt: skip
 
 
+def test_a_thread_that_was_preempted_waited_for_nothing():
+    ((_, name, *_, arguments, _),) = Trace(build_times([away(APP, 40, NAP, 30, "cpu")], until=100)).slices()
+    assert (name, arguments["state"], arguments["reason"]) == ("preempted", "preempted", "cpu")
+
+
 def test_a_sample_in_the_kernel_says_so():
     (sample,) = Trace(times(), start_ns=START_NS).samples()
     assert sample == (5 * MS, 0, 7, 7, True, ["main", "read"])

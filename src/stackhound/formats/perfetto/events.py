@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from stackhound.formats.perfetto.tracks import Tracks
     from stackhound.profile import Event, Profile
 
-#: The column that an event's slices are named by; else they have the event's name.
+#: The column that an event's slices are named by; else they have the event's name. A thread that was preempted waited
+#: for nothing.
 NAMES: Final = {"off-cpu": ("off_cpu", "reason"), "block-io": ("block_io", "operation")}
+PREEMPTED: Final = "preempted"
 #: What no thread does twice at a time: drawn on its own track.
 ON_THREAD: Final = "off-cpu"
 
@@ -117,8 +119,12 @@ def _names(profile: Profile, event: Event, rows: _Rows, interned: Interned) -> l
     table, column = NAMES.get(event.name, ("", ""))
     if not has_numbers(profile, table, "sample") or column not in profile.table(table).column_names:
         return [own] * len(rows.ids)
-    texts = zip(profile.numbers(table, "sample").tolist(), profile.texts(table, column), strict=True)
-    known = {sample: interned.number(packets.EVENT_NAMES, text) for sample, text in texts if text}
+    texts = profile.texts(table, column)
+    if event.name == ON_THREAD:
+        states = zip(texts, profile.texts(table, "state"), strict=True)
+        texts = [state if state == PREEMPTED else text for text, state in states]
+    named = zip(profile.numbers(table, "sample").tolist(), texts, strict=True)
+    known = {sample: interned.number(packets.EVENT_NAMES, text) for sample, text in named if text}
     return [known.get(sample, own) for sample in rows.ids]
 
 
