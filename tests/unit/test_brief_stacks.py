@@ -36,6 +36,8 @@ def brief(*frames):
         (["main", "p:app.main", "p:app.work", "take_gil"], "take_gil ← app.work ← app.main"),
         (["main", "p:a", "p:b", "p:c", "p:d", "compress"], "compress ← d ← c ← b"),
         (["main", "p:app.work", "builtin", "p:app.key"], "app.key ← app.work"),
+        (["p:threading.Thread._bootstrap", "p:threading.Thread.run", "p:app.work", "k:read"], "read ← app.work"),
+        (["p:threading.Thread._bootstrap", "p:threading.Thread.run"], "threading.Thread.run"),
         (["main", "?libx.so+0x12"], "main"),
         (["?libx.so+0x12", "k:vfs_read"], "vfs_read ← [libx.so]"),
         ([], "[no stack]"),

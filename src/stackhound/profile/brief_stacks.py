@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Functions of each kind that are shown: those nearest to the leaf.
 NATIVE_FRAMES: Final = 3
 PYTHON_FRAMES: Final = 3
+#: How Python's threads begin: ``threading.py``. They say nothing of what a thread does.
+THREAD_STARTS: Final = frozenset(f"threading.Thread.{name}" for name in ("run", "_bootstrap_inner", "_bootstrap"))
 ARROW: Final = " ← "
 NO_STACK: Final = "[no stack]"
 #: What the kernel leaves a CPU by, from whatever it waits in, what looks at that, what wakes a thread, and how the
@@ -106,7 +108,8 @@ class BriefStacks:
         elif self._reasons[frame] is not None:
             parts.nameless.append(name)
         elif kind == "python":
-            _append(parts.python, name, PYTHON_FRAMES)
+            if not parts.python or name not in THREAD_STARTS:
+                _append(parts.python, name, PYTHON_FRAMES)
         elif kind != "bpf" and not parts.python:
             if not self._is_c_library[frame]:
                 _append(parts.native, _SUFFIXES.sub("", name), NATIVE_FRAMES)
