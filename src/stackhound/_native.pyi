@@ -3,10 +3,13 @@
 from typing import Any, Protocol, final
 
 __all__ = [
+    "BpfStatistics",
     "CodeReader",
     "NativeError",
     "Session",
     "Tables",
+    "bpf_maps",
+    "bpf_programs",
     "build_id",
     "call_tree",
     "dump",
@@ -107,6 +110,24 @@ class CodeReader:
         """
     def source_md5(self, path: str, build_id: str, address: int, source: str) -> bytes | None:
         """The MD5 sum of a source file when it was compiled, if the debug information at ``address`` says it."""
+
+def bpf_programs() -> list[dict[str, Any]]:
+    """All BPF programs of the machine; the keys are the fields of `stackhound.bpf.Program`."""
+
+def bpf_maps(ids: list[int]) -> list[dict[str, Any]]:
+    """The BPF maps with these ids, as far as they are there; the keys are the fields of `stackhound.bpf.Map`."""
+
+@final
+class BpfStatistics:
+    """The kernel's statistics of BPF programs, switched on until it is closed."""
+
+    def __init__(self) -> None: ...
+    def overhead(self) -> tuple[float, float]:
+        """What they take of each run of an empty program, in ns: counted as the program's own, and all of it."""
+    def read(self) -> list[tuple[int, int, int, int]]:
+        """(id, runs, ns, recursion misses) of each program, since statistics were on for the first time."""
+    def close(self) -> None:
+        """Switch them off. Does nothing the second time."""
 
 def build_id(path: str) -> str:
     """The build-id of an ELF file in hexadecimal digits; empty when it has none, or is no ELF file."""

@@ -12,6 +12,7 @@ mod block_devices;
 mod block_io;
 mod block_tracepoints;
 mod board;
+pub mod bpf;
 mod combining;
 mod cost;
 mod cpus;

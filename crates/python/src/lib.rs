@@ -1,6 +1,7 @@
 //! The Python module `stackhound._native`: conversion, GIL release, error mapping, nothing else.
 
 mod arrow;
+mod bpf;
 mod code;
 mod errors;
 mod inspection;
@@ -14,6 +15,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::arrow::{PyArray, PyStream};
+    #[pymodule_export]
+    use crate::bpf::{BpfStatistics, bpf_maps, bpf_programs};
     #[pymodule_export]
     use crate::code::CodeReader;
     #[pymodule_export]

@@ -37,6 +37,7 @@ SUBCOMMANDS: Final = {
     "report": "Show a profile in the terminal.",
     "export": "Write a profile in another format.",
     "view": "Show a profile in the browser.",
+    "bpf": "Measure eBPF programs, whoever loaded them.",
     "list": "List the events that this machine has.",
     "doctor": "Say what this machine allows, and how to mend the rest.",
     "completion": "Print the completion script of a shell.",

@@ -1,0 +1,98 @@
+//! The machine's BPF programs as dictionaries, and their statistics.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stackhound_capture::bpf::{self, Map, Program};
+
+use crate::errors::{from_capture, native};
+
+/// All programs; the keys are those of `_native.pyi`.
+#[pyfunction]
+pub fn bpf_programs(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let programs = py.detach(bpf::programs).map_err(from_capture)?;
+    programs.into_iter().map(|program| program_dict(py, program)).collect()
+}
+
+fn program_dict(py: Python<'_>, program: Program) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("id", program.id)?;
+    dict.set_item("name", program.name)?;
+    dict.set_item("type", program.kind)?;
+    dict.set_item("tag", program.tag)?;
+    dict.set_item("loaded_boottime_ns", program.loaded_boottime_ns)?;
+    dict.set_item("uid", program.uid)?;
+    dict.set_item("verified_instructions", program.verified_instructions)?;
+    dict.set_item("instructions", program.instructions)?;
+    dict.set_item("jited_bytes", program.jited_bytes)?;
+    dict.set_item("memory_bytes", program.memory_bytes)?;
+    dict.set_item("map_ids", program.map_ids)?;
+    dict.set_item("functions", program.functions)?;
+    dict.set_item("runs", program.runs)?;
+    dict.set_item("run_ns", program.run_ns)?;
+    dict.set_item("recursion_misses", program.recursion_misses)?;
+    let attachments = program.attachments.into_iter().map(|one| (one.link_id, one.place));
+    dict.set_item("attachments", attachments.collect::<Vec<_>>())?;
+    let owners = program.owners.into_iter().map(|one| (one.pid, one.comm));
+    dict.set_item("owners", owners.collect::<Vec<_>>())?;
+    Ok(dict)
+}
+
+/// The maps with these numbers; the keys are those of `_native.pyi`.
+#[pyfunction]
+pub fn bpf_maps(py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let maps = py.detach(|| bpf::maps(&ids));
+    maps.into_iter().map(|map| map_dict(py, map)).collect()
+}
+
+fn map_dict(py: Python<'_>, map: Map) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("id", map.id)?;
+    dict.set_item("name", map.name)?;
+    dict.set_item("type", map.kind)?;
+    dict.set_item("key_bytes", map.key_bytes)?;
+    dict.set_item("value_bytes", map.value_bytes)?;
+    dict.set_item("max_entries", map.max_entries)?;
+    dict.set_item("memory_bytes", map.memory_bytes)?;
+    dict.set_item("entries", map.entries)?;
+    Ok(dict)
+}
+
+/// The kernel's statistics of programs, switched on until `close`.
+#[pyclass(module = "stackhound._native")]
+pub struct BpfStatistics(Option<bpf::Statistics>);
+
+#[pymethods]
+impl BpfStatistics {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        Ok(Self(Some(py.detach(bpf::Statistics::begin).map_err(from_capture)?)))
+    }
+
+    /// What they take of each run, in ns: what they count as the program's own, and all.
+    fn overhead(&self) -> PyResult<(f64, f64)> {
+        let overhead = self.open()?.overhead();
+        Ok((overhead.counted_ns, overhead.whole_ns))
+    }
+
+    /// (id, runs, run_ns, recursion_misses) of each program.
+    fn read(&self, py: Python<'_>) -> PyResult<Vec<(u32, u64, u64, u64)>> {
+        let statistics = self.open()?;
+        let counts = py.detach(|| statistics.read());
+        let rows = counts.into_iter();
+        Ok(rows
+            .map(|one| (one.id, one.runs, one.run_ns, one.recursion_misses))
+            .collect())
+    }
+
+    /// Switches them off.
+    fn close(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl BpfStatistics {
+    fn open(&self) -> PyResult<&bpf::Statistics> {
+        let closed = || native("recording", "the statistics are switched off", "begin anew");
+        self.0.as_ref().ok_or_else(closed)
+    }
+}
