@@ -146,11 +146,24 @@ def test_who_woke_a_thread_is_among_the_arguments():
 
 def test_requests_that_overlap_are_on_tracks_of_their_own():
     block_io = Event(1, "block-io", "nanoseconds", "block_rq_issue", "period", 1)
-    samples = [("app", 7, 7, 0, START_NS + at * MS, ["main", "read"], 1, 1, "block-io") for at in (20, 30, 50)]
+    took = {20: 10, 30: 15, 50: 10}
+    samples = [
+        ("app", 7, 7, 0, START_NS + at * MS, ["main", "read"], ms * MS, 1, "block-io") for at, ms in took.items()
+    ]
     profile = build_profile(samples, events=(CPU, block_io), metadata={"clock": {"start_boottime_ns": START_NS}})
-    duration_ns = with_columns(profile.table("samples"), duration_ns=[10 * MS, 15 * MS, 10 * MS])
+    duration_ns = with_columns(profile.table("samples"), duration_ns=[ms * MS for ms in took.values()])
+    requests = [{"sample": row, "operation": "read", "bytes": 4096} for row in range(3)]
+    absent = {"device": "vda", "sync": True, "meta": False, "sector": 0, "queue_ns": None, "device_ns": 7,
+              "requeues": 0, "failed": False}  # fmt: skip
+    profile = profile.derive({"block_io": make_table("block_io", [absent | one for one in requests])})
     trace = Trace(profile.derive({"samples": duration_ns}), start_ns=START_NS)
-    assert [row[2:4] for row in trace.slices()] == [(10 * MS, 20 * MS), (15 * MS, 30 * MS), (40 * MS, 50 * MS)]
+    assert [row[1:4] for row in trace.slices()] == [
+        ("read", 10 * MS, 20 * MS), ("read", 15 * MS, 30 * MS), ("read", 40 * MS, 50 * MS),
+    ]  # fmt: skip
+    assert trace.slices()[0][4] == {
+        "value_ns": 10 * MS, "count": 1, "device": "vda", "operation": "read", "bytes": 4096, "device_ns": 7,
+    }  # fmt: skip
+    assert trace.counters()["app disk"] == [(0, 3 * 4096 * 10), (100 * MS, 0)]
     tracks = [packet.track_event.track_uuid for packet in trace.of_kind("track_event") if packet.track_event.type == 1]
     assert tracks[0] == tracks[2] != tracks[1]
     assert {tuple(trace.track(track)) for track in tracks} == {("app", "app", "block-io")}

@@ -140,15 +140,17 @@ def test_a_profile_without_time_is_refused(capsys):
     )
 
 
-def test_page_faults_are_counted_where_they_were_recorded(capsys):
+def test_page_faults_and_requests_are_counted_where_they_were_recorded(capsys):
     faults = Event(2, "minor-faults", "count", "minor-faults", "period", 1)
     touched = ("app", 7, 7, 0, START_NS + 5 * MS, WORK, 12, 1, "minor-faults")
-    profile = build_times(SPELLS, until=100, events=(CPU, OFF_CPU, faults), more=[touched])
+    requests = Event(3, "block-io", "nanoseconds", "block_io_start", "period", 1)
+    read = ("app", 7, 7, 0, START_NS + 6 * MS, WORK, MS, 3, "block-io")
+    profile = build_times(SPELLS, until=100, events=(CPU, OFF_CPU, faults, requests), more=[touched, read])
     profile.save("stackhound.hound")
-    assert "\n12 minor-faults\n" in shown(capsys, "--why", 7)
+    assert "\n12 minor page faults, 3 requests to disks\n" in shown(capsys, "--why", 7)
     total = make_table("event_totals", [{"event": 2, "pid": 7, "start_boottime_ns": 7, "count": 1_234}])
     profile.derive({"event_totals": total}).save("stackhound.hound")
-    assert "\n1,234 minor-faults\n" in shown(capsys, "--why", 7)
+    assert "\n1,234 minor page faults, 3 requests to disks\n" in shown(capsys, "--why", 7)
 
 
 def test_names_from_the_profiled_program_do_not_reach_the_terminal(capsys):

@@ -23,6 +23,7 @@ from stackhound.profile.escape import printable
 from stackhound.profile.facts import cost_and_loss
 from stackhound.profile.portions import OFF_CPU, ON_CPU, PLACES
 from stackhound.profile.units import format_value
+from stackhound.profile.wall_time import REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,6 +43,15 @@ WIDTH: Final = 100
 TELLS: Final = {ON_CPU: "time on the CPU", OFF_CPU: "time off the CPU"}
 
 
+#: What was counted, by its event.
+CALLED: Final = {
+    "major-faults": "major page faults",
+    "minor-faults": "minor page faults",
+    "page-faults": "page faults",
+    REQUESTS: "requests to disks",
+}
+
+
 def draw(profile: Profile, time: WallTime) -> Iterator[str]:
     """The lines to print."""
     width = shutil.get_terminal_size((WIDTH, 0)).columns
@@ -49,8 +59,8 @@ def draw(profile: Profile, time: WallTime) -> Iterator[str]:
     yield _sentence(time)
     yield _remainder(time)
     yield from say_missing(time.missing)
-    if time.faults:
-        yield ", ".join(f"{count:,} {name}" for name, count in time.faults.items())
+    if time.counts:
+        yield ", ".join(f"{count:,} {CALLED.get(name, name)}" for name, count in time.counts.items())
     yield ""
     yield click.style(f"{'share':>7}  {'time':>9}  where", bold=True)
     for one in time.places:
@@ -144,7 +154,7 @@ def as_document(profile: Profile, time: WallTime) -> dict[str, Any]:
         "known_ns": time.known_ns,
         "unknown_ns": time.unknown_ns,
         "missing": list(time.missing),
-        "faults": time.faults,
+        "counts": time.counts,
         "losses": {loss.cause: loss.count for loss in profile.losses},
         "places": [_row(one) for one in time.places] + [{**EMPTY, "place": place.name} for place in rest],
     }

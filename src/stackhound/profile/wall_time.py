@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from stackhound.profile.portions import Place
     from stackhound.profile.profile import Profile
 
-FAULT_EVENTS: Final = ("major-faults", "minor-faults", "page-faults")
+FAULTS: Final = ("major-faults", "minor-faults", "page-faults")
+REQUESTS: Final = "block-io"
 
 
 class StackTime(NamedTuple):
@@ -62,7 +63,7 @@ class WallTime:
         wall_ns: of all of them together.
         places: the largest first; those that have any.
         missing: events that would tell the rest, and were not recorded.
-        faults: page faults by event, where they were recorded.
+        counts: how many page faults, by event, and requests to disks there were, where they were recorded.
     """
 
     pid: int
@@ -72,7 +73,7 @@ class WallTime:
     wall_ns: int
     places: tuple[PlaceTime, ...]
     missing: tuple[str, ...]
-    faults: dict[str, int]
+    counts: dict[str, int]
 
     @property
     def known_ns(self) -> int:
@@ -107,7 +108,7 @@ def account_for(profile: Profile, pid: int, n_stacks: int) -> WallTime:
         wall_ns=sum(until_ns - from_ns for from_ns, until_ns in lives.values()),
         places=_sum_places(portions, BriefStacks(profile), n_stacks),
         missing=missing,
-        faults=_count_faults(profile, pid, is_of_process),
+        counts=_count(profile, pid, is_of_process),
     )
 
 
@@ -179,12 +180,14 @@ def _sum_stacks(portions: Portions, stacks: BriefStacks) -> tuple[StackTime, ...
     return tuple(StackTime(*one) for one in sorted(sums.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _count_faults(profile: Profile, pid: int, is_of_process: Numbers) -> dict[str, int]:
-    """Exactly, where the kernel's own number is known; else as sampled."""
+def _count(profile: Profile, pid: int, is_of_process: Numbers) -> dict[str, int]:
+    """Of faults exactly, where the kernel's own number is known; else as samples tell."""
     found = {}
     for event in profile.events:
-        if event.name in FAULT_EVENTS:
-            samples = profile.samples_of(event)
-            sampled = int(samples.value[is_of_process[samples.thread]].sum())
-            found[event.name] = exact_totals(profile, event).get(pid, sampled)
+        samples = profile.samples_of(event)
+        own = is_of_process[samples.thread]
+        if event.name in FAULTS:
+            found[event.name] = exact_totals(profile, event).get(pid, int(samples.value[own].sum()))
+        elif event.name == REQUESTS:
+            found[event.name] = int(samples.count[own].sum())
     return found

@@ -8,6 +8,7 @@ import numpy as np
 
 from stackhound.formats.firefox.columns import has_numbers
 from stackhound.formats.perfetto import packets
+from stackhound.profile.requests import request_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,11 +67,5 @@ def _curve(profile: Profile, event: Event, rows: Numbers) -> _Curve | None:
     if event.name in FAULTS:
         return _Curve(event.name, "1/s", value, NS_PER_S)
     if event.name == "block-io" and has_numbers(profile, "block_io", "sample", "bytes"):
-        return _Curve("disk", "bytes/s", _bytes(profile, rows), NS_PER_S)
+        return _Curve("disk", "bytes/s", request_bytes(profile, event), NS_PER_S)
     return None
-
-
-def _bytes(profile: Profile, rows: Numbers) -> Numbers:
-    columns = (profile.numbers("block_io", name).tolist() for name in ("sample", "bytes"))
-    sizes = dict(zip(*columns, strict=True))
-    return np.array([sizes.get(sample, 0) for sample in profile.numbers("samples", "id")[rows].tolist()], np.float64)
