@@ -14,35 +14,44 @@
 
 bool is_disturbed; /* somebody changed the mappings meanwhile; one reader at a time */
 
-/* File systems whose pages come from another process or machine, or never: include/uapi/linux/magic.h. */
-static __always_inline bool may_never_come(u64 magic)
+/* 1 where two numbers below 2^63 are equal, else 0. A branch for each read of memory would be the verifier's work. */
+static __always_inline u64 is_equal(u64 left, u64 right)
 {
-	switch (magic) {
-	case 0x65735546: /* FUSE */
-	case 0x6969:     /* NFS */
-	case 0xff534d42: /* CIFS */
-	case 0xfe534d42: /* SMB2 */
-	case 0x517b:     /* SMB */
-	case 0x01021997: /* 9P */
-	case 0x00c36400: /* Ceph */
-	case 0x5346414f: /* AFS */
-	case 0x6b414653: /* AFS, the kernel's */
-	case 0x73757245: /* Coda */
-		return true;
-	}
-	return false;
+	u64 difference = (left ^ right) - 1;
+
+	barrier_var(difference);
+	return difference >> 63;
+}
+
+/* File systems whose pages come from another process or machine, or never: include/uapi/linux/magic.h. */
+static __always_inline u64 may_never_come(u64 magic)
+{
+	u64 found = is_equal(magic, 0x65735546); /* FUSE */
+
+	found |= is_equal(magic, 0x6969);     /* NFS */
+	found |= is_equal(magic, 0xff534d42); /* CIFS */
+	found |= is_equal(magic, 0xfe534d42); /* SMB2 */
+	found |= is_equal(magic, 0x517b);     /* SMB */
+	found |= is_equal(magic, 0x01021997); /* 9P */
+	found |= is_equal(magic, 0x00c36400); /* Ceph */
+	found |= is_equal(magic, 0x5346414f); /* AFS */
+	found |= is_equal(magic, 0x6b414653); /* AFS, the kernel's */
+	found |= is_equal(magic, 0x73757245); /* Coda */
+	return found;
 }
 
 struct wanted {
 	u64 end;
-	bool is_safe;
+	u64 is_safe;
 };
 
 static long check_mapping(struct task_struct *task, struct vm_area_struct *mapping, struct wanted *wanted)
 {
 	struct file *file = mapping->vm_file;
 
-	wanted->is_safe = wanted->end <= mapping->vm_end && (!file || !may_never_come(file->f_inode->i_sb->s_magic));
+	u64 magic = file ? file->f_inode->i_sb->s_magic : 0;
+
+	wanted->is_safe = at_most(wanted->end, mapping->vm_end) & ~may_never_come(magic) & 1;
 	return 0;
 }
 
