@@ -94,6 +94,8 @@ pub struct Parts<'s> {
     pub is_rooted: bool,
     /// And Python's part its.
     pub is_whole: bool,
+    /// Code that switches stacks: Python's part may have its root there.
+    pub switches: &'s [Range<u64>],
 }
 
 impl Parts<'_> {
@@ -121,12 +123,23 @@ impl Parts<'_> {
             left = push_run(left, frames);
         }
         let fits = match (self.is_rooted, self.is_whole) {
-            (true, true) => count == runs || is_leaf_idle,
+            (true, true) => count == runs || is_leaf_idle || self.ends_at_switch(&calls, runs),
             (true, false) => count >= runs,
             (false, true) => count <= runs,
             (false, false) => true,
         };
         if fits { Fit::Exact } else { Fit::Guessed }
+    }
+
+    /// Whether the calls that the frames come from are all that there are up to where the stack was switched to.
+    fn ends_at_switch(&self, calls: &[bool], runs: usize) -> bool {
+        let mut passed = 0;
+        let is_last = |(address, is_call): (&u64, &bool)| {
+            passed += usize::from(*is_call);
+            let is_switch = |part: &Range<u64>| part.contains(&address.wrapping_sub(1));
+            passed == runs && self.switches.iter().any(is_switch)
+        };
+        self.native.iter().zip(calls).any(is_last)
     }
 
     /// Calls of the evaluation loop that the frames come from.
@@ -170,6 +183,7 @@ mod tests {
             python: &python,
             is_rooted,
             is_whole: true,
+            switches: &[800..850, 860..870],
         };
         let mut frames = Vec::new();
         let evaluation = Loop {
@@ -220,6 +234,15 @@ mod tests {
         assert_eq!((frames, fit), (vec![5, 6, 16, 110, 7, 120, 8], Fit::Guessed));
         let (_, fit) = merged(&[1300, 7, 120, 8], &[16 | E], true);
         assert_eq!(fit, Fit::Guessed, "in the loop, but not where it is entered");
+    }
+
+    /// The calls beyond are another stack's, whose frames are not the thread's now.
+    #[test]
+    fn frames_end_where_the_stack_was_switched_to() {
+        let (frames, fit) = merged(&[5, 110, 6, 120, 810, 130, 8], &[16 | E, 32 | E], true);
+        assert_eq!((frames, fit), (vec![5, 16, 110, 6, 32, 120, 810, 130, 8], Fit::Exact));
+        let (_, fit) = merged(&[5, 810, 110, 6, 120, 130, 8], &[16 | E, 32 | E], true);
+        assert_eq!(fit, Fit::Guessed, "a switch within the stack does not end it");
     }
 
     #[test]

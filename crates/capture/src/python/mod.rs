@@ -11,6 +11,7 @@ mod merge;
 mod tasks;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::FileOffset;
 use stackhound_core::elf::Elf;
 use stackhound_core::profile::Profile;
-use stackhound_core::python::{Asyncio, Code, Counted, Interpreter, Refusal, Version};
+use stackhound_core::python::{Asyncio, Code, Counted, Interpreter, Refusal, Version, switches_stacks};
 use stackhound_core::rows::ObjectId;
 
 use crate::abi;
@@ -45,6 +46,8 @@ pub struct Pythons {
     interpreters: HashMap<FileId, Arc<FoundInterpreter>>,
     /// None: tasks are not asked for.
     asyncios: Option<HashMap<FileId, Asyncio>>,
+    /// Files whose code switches stacks.
+    switchers: HashSet<FileId>,
     processes: HashMap<u32, Process>,
     codes: Codes,
     tasks: Tasks,
@@ -70,6 +73,7 @@ pub struct Cost {
 pub struct Found {
     interpreter: Option<FoundInterpreter>,
     asyncio: Option<Asyncio>,
+    switches_stacks: bool,
 }
 
 impl Found {
@@ -78,8 +82,9 @@ impl Found {
         let found = Self {
             interpreter: FoundInterpreter::look(elf, bytes),
             asyncio: Asyncio::find(bytes),
+            switches_stacks: switches_stacks(bytes),
         };
-        (found.interpreter.is_some() || found.asyncio.is_some()).then_some(found)
+        (found.interpreter.is_some() || found.asyncio.is_some() || found.switches_stacks).then_some(found)
     }
 }
 
@@ -122,6 +127,8 @@ enum Answer {
 struct Process {
     candidates: Vec<Candidate>,
     asyncio: Option<Asyncio>,
+    /// Code that switches stacks.
+    switches: Vec<Range<u64>>,
     state: State,
 }
 
@@ -212,6 +219,7 @@ impl Pythons {
         Ok(Self {
             interpreters: HashMap::new(),
             asyncios: asyncio.then(HashMap::new),
+            switchers: HashSet::new(),
             processes: HashMap::new(),
             codes: Codes::default(),
             tasks: Tasks::default(),
@@ -231,6 +239,9 @@ impl Pythons {
         if let (Some(asyncios), Some(asyncio)) = (&mut self.asyncios, found.asyncio) {
             asyncios.insert(file, asyncio);
         }
+        if found.switches_stacks {
+            self.switchers.insert(file);
+        }
     }
 
     /// What a process has mapped now.
@@ -239,6 +250,10 @@ impl Pythons {
             return;
         }
         let (candidates, asyncio) = (self.candidates(mappings), self.asyncio(mappings));
+        let switches = self.switches(mappings);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.switches.clone_from(&switches);
+        }
         let is_known = |known: &Process| match &known.state {
             State::Attached(attached, _) => {
                 candidates.iter().any(|one| one.is(&attached.candidate)) && known.asyncio == asyncio
@@ -252,6 +267,7 @@ impl Pythons {
         let process = Process {
             candidates,
             asyncio,
+            switches,
             state: State::Waiting(Next::first()),
         };
         self.processes.insert(pid, process);
@@ -280,6 +296,16 @@ impl Pythons {
             _ => None,
         });
         found.copied()
+    }
+
+    /// Where code is mapped that switches stacks.
+    fn switches(&self, mappings: &[Mapping]) -> Vec<Range<u64>> {
+        let is_switcher = |mapping: &&Mapping| match mapping.target {
+            Target::File(file) => self.switchers.contains(&file),
+            _ => false,
+        };
+        let switchers = mappings.iter().filter(is_switcher);
+        switchers.map(|mapping| mapping.start..mapping.end).collect()
     }
 
     /// The process became another program, or has ended.
@@ -432,6 +458,7 @@ impl Pythons {
             python: &located,
             is_rooted: sample.user_end() == abi::END_ROOT,
             is_whole: python.end() == abi::PYTHON_COMPLETE,
+            switches: &process.switches,
         };
         let fit = parts.merge(evaluation, frames);
         if let Some(task) = python.task() {

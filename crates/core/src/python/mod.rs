@@ -21,6 +21,7 @@ mod dictionary;
 mod evaluation;
 #[cfg(test)]
 mod fake;
+mod greenlet;
 mod interpreter;
 mod known;
 mod layout;
@@ -38,6 +39,7 @@ mod version;
 pub use bytecode::Bytecode;
 pub use code::{Code, Codes, Fingerprint, NotCode};
 pub use evaluation::EVALUATION;
+pub use greenlet::switches_stacks;
 pub use interpreter::Interpreter;
 pub use layout::{Copies, Counted, Entry, Layout, Names, Refusal, Walk};
 pub use lines::Position;
