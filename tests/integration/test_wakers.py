@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.ebpf
 
 ROUNDS: Final = 10
+#: A reader, and upside down on top of it who wrote.
+WRITTEN: Final = (
+    r"^wait_for_pipe;.*;wait_for_pipe;.*pipe_read_\[k\];"
+    r"--_\[w\];try_to_wake_up_\[w\];.*;write_late_\[w\];.*;writer_\[w\]$"
+)
 
 
 class Waking(NamedTuple):
@@ -82,6 +88,18 @@ def test_a_reader_is_woken_by_the_thread_that_writes() -> None:
     for one in written:
         assert "write_late" in one.names
         assert "try_to_wake_up" in one.names
+
+
+def test_a_chain_leads_from_the_reader_to_the_thread_that_writes(tmp_path: Path) -> None:
+    record_absences("wait_for_pipe", wakers=True).save(tmp_path / "a.hound")
+    done = run_stackhound(
+        *("export", tmp_path / "a.hound", "--event", "off-cpu", "--off-wake", "--comm", "wait_for_pipe"),
+        *("--format", "folded"),
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.rpartition(" ") for line in done.stdout.decode().splitlines()]
+    written = sum(int(value) for path, _, value in lines if re.search(WRITTEN, path))
+    assert written > 0.8 * sum(int(value) for _, _, value in lines)
 
 
 def test_who_sleeps_by_the_clock_is_woken_by_an_interrupt_and_not_by_whom_that_met() -> None:
