@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stackhound.formats.perfetto.interned import Interned
     from stackhound.formats.perfetto.tracks import Tracks
     from stackhound.profile import Event, Profile
+    from stackhound.profile.columns import Numbers
 
 #: The column that an event's slices are named by; else they have the event's name. A thread that was preempted waited
 #: for nothing.
@@ -67,12 +68,11 @@ def write_samples(profile: Profile, event: Event, tracks: Tracks) -> Iterator[by
 def write_events(profile: Profile, event: Event, tracks: Tracks, interned: Interned) -> Iterator[bytes]:
     """What happened, or lasted."""
     rows = _Rows(profile, event)
-    lanes = _Lanes(tracks, event.name)
-    placed = [lanes.place(*row) for row in zip(rows.thread, rows.start_ns, rows.end_ns, strict=True)]
-    starts_ns = np.array([start_ns for _, start_ns in placed], np.int64)
+    place = _on_threads if event.name == ON_THREAD else _in_lanes
+    track, starts_ns = place(rows, tracks, event.name)
     ends_ns = np.maximum(starts_ns, np.array(rows.end_ns, np.int64))
     columns = (
-        [track for track, _ in placed],
+        track.tolist(),
         packets.times(starts_ns),
         packets.times(ends_ns),
         (starts_ns < ends_ns).tolist(),
@@ -84,24 +84,28 @@ def write_events(profile: Profile, event: Event, tracks: Tracks, interned: Inter
         )
 
 
-class _Lanes:
-    """Finds a track for each event, so that none begins before the one in front of it has ended."""
+def _on_threads(rows: _Rows, tracks: Tracks, _: str) -> tuple[Numbers, Numbers]:
+    """Each event's track, its thread's own, and where it begins: not before the one in front of it has ended."""
+    threads, index = np.unique(np.array(rows.thread, np.int64), return_inverse=True)
+    track = np.array([tracks.thread(thread) for thread in threads.tolist()], np.int64)[index]
+    starts_ns, ends_ns = np.array(rows.start_ns, np.int64), np.array(rows.end_ns, np.int64)
+    order = np.lexsort((ends_ns, starts_ns, track))
+    for own in np.split(order, np.flatnonzero(np.diff(track[order])) + 1):
+        until_ns = np.maximum.accumulate(ends_ns[own])
+        starts_ns[own[1:]] = np.maximum(starts_ns[own[1:]], until_ns[:-1])
+    return track, starts_ns
 
-    def __init__(self, tracks: Tracks, name: str) -> None:
-        self._tracks = tracks
-        self._name = name
-        self._until_ns: dict[tuple[int, int], list[int]] = {}
 
-    def place(self, thread: int, start_ns: int, end_ns: int) -> tuple[int, int]:
-        """The track, and when to begin there. Events come in the order of their beginnings."""
-        until_ns = self._until_ns.setdefault((self._tracks.pids[thread], self._tracks.tids[thread]), [])
-        if self._name == ON_THREAD:
-            start_ns = max(start_ns, *until_ns) if until_ns else start_ns
-            until_ns[:] = [max(start_ns, end_ns)]
-            return self._tracks.thread(thread), start_ns
-        lane = next((lane for lane, until in enumerate(until_ns) if until <= start_ns), len(until_ns))
-        until_ns[lane : lane + 1] = [end_ns]
-        return self._tracks.below_thread(thread, self._name, lane), start_ns
+def _in_lanes(rows: _Rows, tracks: Tracks, name: str) -> tuple[Numbers, Numbers]:
+    """Each event's track below its thread's, on which none begins before the one in front of it has ended."""
+    until_ns: dict[int, list[int]] = {}
+    found = []
+    for thread, start_ns, end_ns in zip(rows.thread, rows.start_ns, rows.end_ns, strict=True):
+        lanes = until_ns.setdefault(tracks.thread(thread), [])
+        lane = next((lane for lane, until in enumerate(lanes) if until <= start_ns), len(lanes))
+        lanes[lane : lane + 1] = [end_ns]
+        found.append(tracks.below_thread(thread, name, lane))
+    return np.array(found, np.int64), np.array(rows.start_ns, np.int64)
 
 
 def _contents(profile: Profile, event: Event, rows: _Rows, interned: Interned) -> list[bytes]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stackhound.formats.perfetto.protobuf import delimited, double, integer, integers, text
+from stackhound.formats.perfetto.protobuf import delimited, delimited_integers, double, integer, integers, text
 
 if TYPE_CHECKING:
     from stackhound.profile.columns import Numbers
@@ -148,8 +148,7 @@ def event_content(name: int, category: int, callstack: int) -> bytes:
 
 def integer_arguments(name: int, values: Numbers) -> list[bytes]:
     """Arguments that are natural numbers; the name is the number of a text."""
-    front = integer(1, name)
-    return [delimited(4, front + value) for value in integers(3, values)]
+    return delimited_integers(4, integer(1, name), 3, values)
 
 
 def text_argument(name: int, value: int) -> bytes:

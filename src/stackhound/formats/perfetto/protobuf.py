@@ -20,6 +20,8 @@ VARINT = 0
 FIXED64 = 1
 DELIMITED = 2
 MASK64 = 2**64 - 1
+#: Bytes of a varint of 64 bits.
+LONGEST = 10
 
 
 def varint(value: int) -> bytes:
@@ -54,12 +56,24 @@ def integer(number: int, value: int) -> bytes:
 def integers(number: int, values: Numbers) -> list[bytes]:
     """The same for a column of natural numbers, many at a time: a tenth of the time."""
     front = tag(number, VARINT)
-    encoded, ends = varints(values)
+    return [front + value for value in varints(values)]
+
+
+def delimited_integers(number: int, front: bytes, last: int, values: Numbers) -> list[bytes]:
+    """Messages that end in a natural number, as the field ``last``, and are otherwise alike: ``front``."""
+    inner = front + tag(last, VARINT)
+    fronts = [tag(number, DELIMITED) + varint(len(inner) + size) + inner for size in range(LONGEST + 1)]
+    return [fronts[len(value)] + value for value in varints(values)]
+
+
+def varints(values: Numbers) -> list[bytes]:
+    """Natural numbers as varints."""
+    encoded, ends = _join_varints(values)
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-    return [front + encoded[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return [encoded[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def varints(values: Numbers) -> tuple[bytes, Numbers]:
+def _join_varints(values: Numbers) -> tuple[bytes, Numbers]:
     """Natural numbers as varints, one behind the other, and where each one ends: int64 (n,)."""
     rest = values.astype(np.uint64)
     digits = [rest & np.uint64(0x7F)]
