@@ -37,7 +37,7 @@ def find_process(profile: Profile, asked: str) -> int:
         found = pids[_named(profile, asked)]
         if len(found) == 0:
             found = pids[profile.numbers("threads", "process")[_threads_named(profile, asked)]]
-    return _only(sorted(set(found.tolist())), asked, "process")
+    return _only(sorted(set(found.tolist())), asked)
 
 
 def threads_of(profile: Profile, pid: int) -> Numbers:
@@ -55,12 +55,12 @@ def _threads_named(profile: Profile, name: str) -> Numbers:
     return np.array([comm == name for comm in profile.texts("threads", "comm")], bool)
 
 
-def _only(pids: list[int], asked: str, what: str) -> int:
+def _only(pids: list[int], asked: str) -> int:
     if len(pids) == 1:
         return pids[0]
     if pids:
-        raise UsageError(f"{printable(asked)!r} is {len(pids)} {what}es: {_listed(pids)}", "give one of these ids")
-    raise UsageError(f"this profile has no {what} {printable(asked)!r}", "'report --sort process' lists those it has")
+        raise UsageError(f"{printable(asked)!r} is {len(pids)} processes: {_listed(pids)}", "give one of these ids")
+    raise UsageError(f"this profile has no process {printable(asked)!r}", "'report --sort process' lists those it has")
 
 
 def _listed(pids: Iterable[int]) -> str:
