@@ -154,3 +154,9 @@ def test_pages_of_times_have_no_place_for_them(arguments, profile, tmp_path, mon
     profile.save("stackhound.hound")
     assert main(["report", *arguments, "--off-wake"]) == 2
     assert capsys.readouterr().err == f"stackhound: {arguments[0]} shows who sleeps: drop --off-wake\n"
+
+
+def test_without_a_waker_left_nothing_changes():
+    profile = build()
+    assert folded(profile.show_wakers()) == folded(profile)
+    assert folded(build(nap=(1, True)).filter(tids=[8]).show_wakers()) == {}
