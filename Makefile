@@ -3,10 +3,10 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo -E)
 STACKHOUND := .venv/bin/stackhound
 
 .DEFAULT_GOAL := help
-.PHONY: help build record test lint bench clean
+.PHONY: help build record test test-kernels lint bench clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 build: ## set up .venv, with stackhound in it: .venv/bin/stackhound
 	@scripts/setup.sh build
@@ -18,6 +18,10 @@ record: build ## record ten seconds of this machine: flame.html, and stackhound.
 test: ## run all tests; those that load BPF programs need root or sudo, and say so when skipped
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+test-kernels: ## run the tests that depend on the kernel on another one, under QEMU: make test-kernels KERNEL=6.1
+	@scripts/setup.sh test
+	@.venv/bin/python scripts/kernels $(or $(KERNEL),6.12)
 
 lint: ## check style, types, licences and the direction of dependencies
 	@scripts/setup.sh lint
