@@ -76,7 +76,8 @@ struct sample_header {
  * A ring holds the header and as many words as there are: kernel frames leaf first, user frames leaf first, with
  * HAS_PYTHON Python's frames (below), and what the kind of record has to say: for RECORD_COMBINED the number of
  * observations and the time of the last one, for RECORD_ADDRESSED an address, for RECORD_OFF_CPU a
- * struct off_cpu, for RECORD_WAKING its number, for RECORD_BLOCK_IO a struct block_step.
+ * struct off_cpu, for RECORD_WAKING its number, for RECORD_BLOCK_IO a struct block_step, for RECORD_DEPARTURE its number
+ * and, above 32 bits, the site.
  */
 struct sample {
 	struct sample_header header;
@@ -90,12 +91,16 @@ struct off_cpu {
 	u64 queued_ns; /* of that: ready, but waiting for a CPU */
 	u64 waking;    /* which RECORD_WAKING tells who woke it; 0: none does */
 	u32 flags;     /* enum off_cpu_flag */
-	u32 reserved;
+	u32 departure; /* the stack is that of the thread's RECORD_DEPARTURE of this number; 0: it is here */
+	u32 site;      /* of that departure, numbered by thread */
+	u32 absences;  /* that the sample stands for; 0: they were not counted */
+	u64 since_ns;  /* that it is over */
 };
 #define WAKING_CPU_SHIFT 48 /* of the number of such a record: its CPU and 1; below it how many there were before */
 enum off_cpu_flag {
 	OFF_CPU_PREEMPTED = 1, /* it did not mean to leave */
 	OFF_CPU_DISK = 2,      /* it waited for a block device (in_iowait) */
+	OFF_CPU_AS_USUAL = 4,  /* the stack was not taken: it is that of the last departure from that site */
 };
 
 /*
@@ -168,6 +173,7 @@ enum record_kind {
 	RECORD_OFF_CPU = 4,
 	RECORD_WAKING = 5, /* no sample: who woke a thread, whose sample tells the record's number */
 	RECORD_BLOCK_IO = 6,
+	RECORD_DEPARTURE = 7, /* the stack with which a thread leaves a CPU, and the number of that departure */
 };
 
 /*
@@ -176,7 +182,7 @@ enum record_kind {
  */
 enum hook {
 	HOOK_EVENT = 0,      /* perf events and tracepoints (bpf_prog_active) */
-	HOOK_ARRIVAL = 1,    /* of a thread on a CPU, where it cannot be preempted yet */
+	HOOK_ARRIVAL = 1,    /* of a thread on a CPU, or its departure: where it cannot be preempted */
 	HOOK_WAKING = 2,     /* of a thread, by another one or an interrupt */
 	HOOK_SUBMISSION = 3, /* of a request to a block device, until the device has it: by threads */
 	HOOK_COMPLETION = 4, /* of such a request: anywhere; nothing is walked */
@@ -246,7 +252,7 @@ struct counters {
 	u64 samples;                   /* runs that took a sample */
 	u64 timed_samples;             /* of those, the ones that looked at the clock twice */
 	u64 timed_ns;                  /* spent in those */
-	u64 arrivals;                  /* runs for a thread that came to a CPU, or was woken */
+	u64 arrivals;                  /* runs for a thread that came to a CPU, left it, or was woken */
 	u64 arrival_samples;           /* of those, the ones that took a sample */
 	u64 timed_passes;              /* of the others, those that looked at the clock twice */
 	u64 timed_passes_ns;           /* spent in those */
@@ -278,13 +284,14 @@ struct config {
 	u64 first_ring[HOOKS]; /* of its CPUs' rings, the first; memory to walk with is numbered alike */
 	u64 off_cpu_min_ns;    /* shorter absences, and longer ones than the next, are not what was asked for */
 	u64 off_cpu_max_ns;
-	u8 off_cpu;           /* is an event */
-	u8 count_faults;      /* of each process, exactly */
-	u8 tells_submission;  /* block_io_start does; otherwise it is when a request is first queued or issued */
-	u8 queue_comes_first; /* among what tracepoints tell of requests: until Linux 5.10 */
-	u32 addressed;        /* a bit each: events that tell the address of the memory that was touched */
-	u32 block_io_event;   /* its index */
-	u32 reserved;
+	u8 off_cpu;              /* is an event */
+	u8 count_faults;         /* of each process, exactly */
+	u8 tells_submission;     /* block_io_start does; otherwise it is when a request is first queued or issued */
+	u8 queue_comes_first;    /* among what tracepoints tell of requests: until Linux 5.10 */
+	u32 addressed;           /* a bit each: events that tell the address of the memory that was touched */
+	u32 block_io_event;      /* its index */
+	u8 off_cpu_at_departure; /* threads are seen when they leave a CPU, not when they come back */
+	u8 reserved[3];
 };
 
 /* A process for good. */

@@ -7,6 +7,7 @@
 #include "filter.h"
 #include "presence.h"
 #include "others.h"
+#include "departure.h"
 
 struct sample absent; /* one reader at a time */
 
@@ -28,11 +29,31 @@ static __always_inline void lose_stack(struct sample *sample)
 	sample->header.flags = USER_UNREADABLE;
 }
 
+static __always_inline struct off_cpu absence_until_now(struct task_struct *task, const struct presence *presence,
+							const struct departure *departure)
+{
+	u64 now_ns = presence_clock(bpf_get_current_task_btf());
+	u64 duration_ns = time_away(presence, task, now_ns);
+
+	if (departure)
+		return describe_departure(departure, presence, task, duration_ns);
+	return describe_absence(presence, task, duration_ns);
+}
+
+static __always_inline u64 weigh_last(struct presence *presence, struct departure *departure, u64 duration_ns)
+{
+	if (!is_asked_for(duration_ns))
+		return 0;
+	if (!departure)
+		return weigh(presence, duration_ns);
+	return duration_ns >= off_cpu_period() ? duration_ns + to_be_claimed(departure).ns : 0;
+}
+
 SEC("iter.s/task")
 int look_at_absent(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
-	u64 now_ns = bpf_get_current_task_btf()->sched_info.last_arrival;
+	struct departure *departure = 0;
 	struct presence *presence;
 	struct off_cpu away;
 	u64 bytes;
@@ -42,9 +63,14 @@ int look_at_absent(struct bpf_iter__task *context)
 	presence = bpf_task_storage_get(&presences, task, 0, 0);
 	if (!presence || !presence->arrived_ns)
 		return 0;
-	away = describe_absence(presence, task, time_away(presence, task, now_ns));
+	if (config.off_cpu_at_departure) {
+		departure = departure_of(task);
+		if (!departure)
+			return 0;
+	}
+	away = absence_until_now(task, presence, departure);
 	describe(&absent, task, bpf_ktime_get_boot_ns());
-	absent.header.period = is_asked_for(away.duration_ns) ? weigh(presence, away.duration_ns) : 0;
+	absent.header.period = weigh_last(presence, departure, away.duration_ns);
 	if (!absent.header.period || !absent.header.tgid)
 		return 0;
 	absent.header.kind = RECORD_OFF_CPU;

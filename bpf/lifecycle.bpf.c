@@ -48,7 +48,7 @@ int BPF_PROG(release_held, struct task_struct *task)
 		begin_counting(task);
 	presence = config.off_cpu ? presence_of(task) : 0;
 	if (presence)
-		note_presence(presence, task, task->sched_info.last_arrival);
+		note_presence(presence, task, presence_clock(task));
 	return 0;
 }
 

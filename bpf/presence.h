@@ -6,7 +6,7 @@
 #include "task.h"
 
 struct presence {
-	u64 arrived_ns; /* by the scheduler's clock; 0: it has not been seen */
+	u64 arrived_ns; /* by presence_clock(); 0: it has not been seen. Seen at departures only: when it left */
 	u64 executed_ns;
 	u64 queued_ns;
 	u64 preemptions;
@@ -40,6 +40,12 @@ static __always_inline void note_presence(struct presence *presence, struct task
 	presence->queued_ns = task->sched_info.run_delay;
 	presence->preemptions = task->nivcsw;
 	presence->waking = 0;
+}
+
+/* The time as a thread has it that has just arrived, or leaves: of the scheduler where that tells. */
+static __always_inline u64 presence_clock(struct task_struct *task)
+{
+	return config.off_cpu_at_departure ? bpf_ktime_get_boot_ns() : task->sched_info.last_arrival;
 }
 
 static __always_inline u64 off_cpu_period(void)

@@ -3,6 +3,7 @@
 #include "oncpu.bpf.c"
 #include "offcpu.bpf.c"
 #include "wakers.bpf.c"
+#include "departures.bpf.c"
 #include "blockio.bpf.c"
 #include "faults.bpf.c"
 #include "lifecycle.bpf.c"

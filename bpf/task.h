@@ -33,12 +33,13 @@ static __always_inline struct task_struct *current_task(void)
 #define READ(pointer, field) (has_btf_task() ? (pointer)->field : BPF_CORE_READ(pointer, field))
 
 #define MAX_PIDNS_LEVEL 32 /* include/linux/pid_namespace.h */
+#define NUMBERS_MASK 1023  /* of offsets: tells the verifier of Linux 6.1 that they are bounded */
 
 static __always_inline struct upid *number_at(struct pid *pid, u32 level)
 {
 	void *numbers = (void *)pid + bpf_core_field_offset(struct pid, numbers);
 
-	return numbers + level * bpf_core_type_size(struct upid);
+	return numbers + (level * bpf_core_type_size(struct upid) & NUMBERS_MASK);
 }
 
 /* The id in the collector's PID namespace; 0 when the collector cannot see the task. */

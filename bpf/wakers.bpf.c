@@ -5,7 +5,7 @@
  * is its waker's.
  */
 #include "maps.h"
-#include "presence.h"
+#include "departure.h"
 #include "walk.h"
 #include "emit.h"
 #include <bpf/bpf_tracing.h>
@@ -19,6 +19,17 @@ static __always_inline bool is_due(const struct presence *presence, struct task_
 	u64 likely_ns = time_away(presence, task, now_ns - scheduler_clock_offset_ns) + period_ns / QUEUEING_SHARE;
 
 	return likely_ns >= period_ns || likely_ns >= presence->until_mark_ns;
+}
+
+/* Whether the absence that ends is about to make a sample. */
+static __always_inline bool makes_sample(const struct presence *presence, struct task_struct *task, u64 now_ns)
+{
+	struct departure *departure;
+
+	if (!config.off_cpu_at_departure)
+		return is_due(presence, task, now_ns);
+	departure = departure_of(task);
+	return departure && departure->stack == STACK_TAKEN;
 }
 
 /* Not 0, and no other record's of this recording. */
@@ -63,7 +74,7 @@ static __always_inline void look_at_waking(void *context, struct task_struct *ta
 		return;
 	}
 	now_ns = bpf_ktime_get_boot_ns();
-	if (is_due(presence, task, now_ns)) {
+	if (makes_sample(presence, task, now_ns)) {
 		presence->waking = record_waker(context, now_ns, counters);
 	} else {
 		presence->waking = 0;

@@ -36,6 +36,14 @@ static __always_inline bool begin_walk(struct walk *walk, struct task_struct *ta
 	enter_interrupted(walk, from->ip);
 	return true;
 }
+
+/* Where the thread is in its program, as a number: the instruction, and how deep its stack is. */
+static __always_inline u64 place_in_program(struct task_struct *task)
+{
+	const struct pt_regs *from = (const struct pt_regs *)bpf_task_pt_regs(task);
+
+	return from->ip * 31 + from->sp;
+}
 #else
 #define PSR_MODE32_BIT 0x10
 
@@ -50,6 +58,13 @@ static __always_inline bool begin_walk(struct walk *walk, struct task_struct *ta
 	walk->registers[SP_REGISTER] = from->sp;
 	enter_interrupted(walk, from->pc);
 	return true;
+}
+
+static __always_inline u64 place_in_program(struct task_struct *task)
+{
+	const struct user_pt_regs *from = (const struct user_pt_regs *)bpf_task_pt_regs(task);
+
+	return from->pc * 31 + from->sp;
 }
 #endif
 

@@ -125,6 +125,7 @@ def make_disk(folder: Path, arguments: list[str]) -> Path:
 def guest_command(arguments: list[str]) -> str:
     environment = {
         "HOME": "/tmp",  # noqa: S108
+        "HYPOTHESIS_STORAGE_DIRECTORY": "/tmp/hypothesis",  # noqa: S108
         "PATH": os.environ["PATH"],
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": "src",

@@ -37,6 +37,10 @@ REASONS: Final = {
 UNSURE_NS: Final = 5_000_000
 
 
+#: How threads are seen: the second is that of kernels before 6.15, and theirs alone.
+WAYS: Final = pytest.mark.parametrize("at_departure", [False, True], ids=["when they come back", "when they leave"])
+
+
 class Absence(NamedTuple):
     comm: str
     names: tuple[str, ...]
@@ -82,8 +86,9 @@ def by_thread(absences: list[Absence]) -> Counter[str]:
     return time_ns
 
 
-def test_the_time_that_threads_were_away_is_found_where_they_were() -> None:
-    profile, truth = record_absences(*REASONS)
+@WAYS
+def test_the_time_that_threads_were_away_is_found_where_they_were(at_departure: bool) -> None:
+    profile, truth = record_absences(*REASONS, off_cpu_at_departure=at_departure)
     absences = absences_of(profile)
     found = by_thread(absences)
     for name in REASONS:
@@ -92,8 +97,9 @@ def test_the_time_that_threads_were_away_is_found_where_they_were() -> None:
         assert there > 0.8 * found[name]  # the rest: preempted elsewhere, or on the way
 
 
-def test_each_absence_says_what_the_thread_waited_for() -> None:
-    absences = absences_of(record_absences(*REASONS)[0])
+@WAYS
+def test_each_absence_says_what_the_thread_waited_for(at_departure: bool) -> None:
+    absences = absences_of(record_absences(*REASONS, off_cpu_at_departure=at_departure)[0])
     for name, reason in REASONS.items():
         waiting = [one for one in absences if one.names[-1:] and name in one.names and one.state == "waiting"]
         assert waiting
@@ -110,14 +116,16 @@ def test_the_report_sums_time_by_what_was_waited_for(tmp_path: Path) -> None:
     assert rows["wait_for_futex", "futex"] == pytest.approx(truth["wait_for_futex"], rel=0.2)
 
 
-def test_a_stack_ends_in_the_scheduler_and_not_in_what_looked_at_it() -> None:
-    profile, _ = record_absences("nap_once")
+@WAYS
+def test_a_stack_ends_in_the_scheduler_and_not_in_what_looked_at_it(at_departure: bool) -> None:
+    profile, _ = record_absences("nap_once", off_cpu_at_departure=at_departure)
     # A new thread comes from elsewhere to its first CPU.
     assert {one.names[-1] for one in absences_of(profile) if one.reason != "start"} == {"__schedule"}
 
 
-def test_threads_that_take_turns_are_preempted_and_ready_all_the_time() -> None:
-    profile, _ = record_absences("take_turns")
+@WAYS
+def test_threads_that_take_turns_are_preempted_and_ready_all_the_time(at_departure: bool) -> None:
+    profile, _ = record_absences("take_turns", off_cpu_at_departure=at_departure)
     turns = [one for one in absences_of(profile) if "take_turns" in one.names]
     assert turns
     assert {one.state for one in turns} == {"preempted"}
@@ -126,27 +134,30 @@ def test_threads_that_take_turns_are_preempted_and_ready_all_the_time() -> None:
     assert ready_ns > 0.85 * sum(one.duration_ns for one in turns)
 
 
-def test_each_short_absence_is_a_sample_when_all_are_asked_for() -> None:
-    profile, truth = record_absences("nap_often", off_cpu_exact=True)
+@WAYS
+def test_each_short_absence_is_a_sample_when_all_are_asked_for(at_departure: bool) -> None:
+    profile, truth = record_absences("nap_often", off_cpu_exact=True, off_cpu_at_departure=at_departure)
     absences = [one for one in absences_of(profile) if one.comm == "nap_often"]
     assert truth["absences"] - 2 <= len(absences) <= truth["absences"]  # the last ones are after its look
     assert all(one.value == one.duration_ns and one.count == 1 for one in absences)
     assert sum(one.value for one in absences) == pytest.approx(truth["nap_often"], rel=0.001, abs=UNSURE_NS / 10)
 
 
-def test_short_absences_share_samples_that_stand_for_all_of_them() -> None:
-    profile, truth = record_absences("nap_often")
+@WAYS
+def test_short_absences_share_samples_that_stand_for_all_of_them(at_departure: bool) -> None:
+    profile, truth = record_absences("nap_often", off_cpu_at_departure=at_departure)
     absences = [one for one in absences_of(profile) if one.comm == "nap_often"]
     assert len(absences) < truth["absences"] / 2
     assert sum(one.count for one in absences) == pytest.approx(truth["absences"], rel=0.25)
     assert sum(one.value for one in absences) == pytest.approx(truth["nap_often"], rel=0.01, abs=UNSURE_NS)
 
 
-def test_shorter_and_longer_absences_are_left_out_when_asked() -> None:
-    profile, _ = record_absences("nap_often", "nap_once", off_cpu_min_us=10_000)
+@WAYS
+def test_shorter_and_longer_absences_are_left_out_when_asked(at_departure: bool) -> None:
+    profile, _ = record_absences("nap_often", "nap_once", off_cpu_min_us=10_000, off_cpu_at_departure=at_departure)
     assert not [one for one in absences_of(profile) if "nap_often" in one.names and one.duration_ns < 10_000_000]
     assert [one for one in absences_of(profile) if "nap_once" in one.names]
-    profile, _ = record_absences("nap_often", "nap_once", off_cpu_max_us=10_000)
+    profile, _ = record_absences("nap_often", "nap_once", off_cpu_max_us=10_000, off_cpu_at_departure=at_departure)
     assert all(one.duration_ns <= 10_000_000 for one in absences_of(profile))
 
 
@@ -159,9 +170,10 @@ def test_time_on_and_off_the_cpu_add_up() -> None:
     assert any(one.event == "cpu" for one in samples_of(profile))
 
 
-def test_a_thread_that_sleeps_all_along_is_there() -> None:
+@WAYS
+def test_a_thread_that_sleeps_all_along_is_there(at_departure: bool) -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeper:
-        with recorder(pids=(sleeper.pid,), events=("off-cpu",)) as recording:
+        with recorder(pids=(sleeper.pid,), events=("off-cpu",), off_cpu_at_departure=at_departure) as recording:
             time.sleep(0.3)
         sleeper.kill()
     (one,) = absences_of(recording.profile)
@@ -173,9 +185,11 @@ def test_a_thread_that_sleeps_all_along_is_there() -> None:
     assert_accounted_for(recording.profile)
 
 
-def test_a_command_that_sleeps_is_recorded_from_its_first_instruction(tmp_path: Path) -> None:
+@WAYS
+def test_a_command_that_sleeps_is_recorded_from_its_first_instruction(at_departure: bool, tmp_path: Path) -> None:
     out = tmp_path / "sleep.folded"
-    done = run_stackhound("record", "-e", "off-cpu", "-o", out, "--", "sleep", "0.3")
+    how = ("--off-cpu-at-departure",) if at_departure else ()
+    done = run_stackhound("record", "-e", "off-cpu", *how, "-o", out, "--", "sleep", "0.3")
     assert done.returncode == 0, done.stderr
     slept = [line for line in out.read_text().splitlines() if "nanosleep" in line]
     assert sum(int(line.rpartition(" ")[2]) for line in slept) == pytest.approx(300_000_000, rel=0.3)

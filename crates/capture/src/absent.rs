@@ -21,8 +21,18 @@ impl Absent {
             return Ok(None);
         }
         let config = programs::configure(options, triggers, &Layout::default(), 0, false);
-        let shared = programs.shared_maps(&["presences", "settings", "targets"]);
-        let iterator = ThreadIterator::load(ABSENT, &config, &shared, &["counters", "cgroups"])?;
+        let (kept, unused): (&[&str], &[&str]) = match options.off_cpu_at_departure {
+            true => (
+                &["presences", "settings", "targets", "last_departures"],
+                &["counters", "cgroups"],
+            ),
+            false => (
+                &["presences", "settings", "targets"],
+                &["counters", "cgroups", "last_departures"],
+            ),
+        };
+        let shared = programs.shared_maps(kept);
+        let iterator = ThreadIterator::load(ABSENT, &config, &shared, unused)?;
         Ok(Some(Self(iterator)))
     }
 

@@ -17,7 +17,8 @@ use crate::throttle::Throttle;
 /// From the time of a record to its being there: a walk of a stack, an interrupt, a virtual machine's pause.
 const LATE_NS: u64 = 10_000_000;
 
-/// A request's sample until its end is known.
+/// A sample until its end is known: of a request, or of time off the CPU.
+#[derive(Clone)]
 pub struct HeldSample {
     /// Without its time, value and `block_io`.
     pub row: SampleRow<'static>,

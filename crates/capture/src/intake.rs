@@ -9,6 +9,7 @@ use stackhound_core::symbolize::{DebugDirs, MissingDebugFile};
 
 use crate::abi;
 use crate::block_io::{BlockIo, HeldSample};
+use crate::departures::{Absence, Departure, Departures};
 use crate::error::{Error, Result};
 use crate::files::FileStore;
 use crate::kernel::KernelSpace;
@@ -18,7 +19,7 @@ use crate::perf_event::Trigger;
 use crate::processes::Processes;
 use crate::python::{Fit, Frame, Pythons};
 use crate::raw_sample::RawSample;
-use crate::sideband::ProcessEvent;
+use crate::sideband::{Change, ProcessEvent};
 use crate::sigbus::Guard;
 use crate::sources::SymbolSources;
 use crate::wakers::Wakers;
@@ -43,6 +44,7 @@ pub struct Intake {
     interrupts: Option<ThreadId>,
     /// What fires each event.
     pub triggers: Vec<Trigger>,
+    departures: Departures<HeldSample>,
     raw_addresses: bool,
     aggregate: bool,
     /// Requests to block devices.
@@ -82,6 +84,7 @@ impl Intake {
             wakers: Wakers::default(),
             interrupts: None,
             triggers,
+            departures: Departures::default(),
             raw_addresses: options.raw_addresses,
             aggregate: options.aggregate,
             block_io: BlockIo::default(),
@@ -97,20 +100,33 @@ impl Intake {
 
     /// Takes note of what a process did.
     pub fn apply(&mut self, event: ProcessEvent) {
+        if let Change::Exit { tid } = event.change {
+            self.departures.end(tid, event.time_ns);
+        }
         self.processes.apply(event, &mut self.files, &mut self.profile);
     }
 
+    /// Gives back what is kept of threads and processes that have ended.
+    pub fn forget_ended(&mut self, now_ns: u64) {
+        self.departures.forget_ended(now_ns);
+        self.processes.forget_ended(now_ns);
+    }
+
     /// Adds a sample, or to the row that it shares with others when aggregating. Who woke a thread is kept for the
-    /// sample that this makes, and the sample of a request until its end.
+    /// sample that this makes, the sample of a request until its end, and the stack with which a thread leaves until it is
+    /// known how long it was away.
     pub fn store(&mut self, sample: &RawSample<'_>) {
-        match (sample.waking, &sample.block_step) {
-            (Some(number), _) => self.keep_waker(sample, number),
-            (_, Some(step)) => self.keep_step(sample, step),
-            _ => {
-                let HeldSample { row, addresses } = self.hold(sample);
-                self.push(row, addresses.as_deref(), sample.count);
-            }
+        match (sample.waking, &sample.block_step, sample.departure) {
+            (Some(number), _, _) => self.keep_waker(sample, number),
+            (_, Some(step), _) => self.keep_step(sample, step),
+            (_, _, Some(departure)) => self.store_half(sample, departure),
+            _ => self.store_whole(sample),
         }
+    }
+
+    fn store_whole(&mut self, sample: &RawSample<'_>) {
+        let HeldSample { row, addresses } = self.hold(sample);
+        self.push(row, addresses.as_deref(), sample.count);
     }
 
     fn keep_step(&mut self, sample: &RawSample<'_>, step: &abi::BlockStep) {
@@ -124,6 +140,42 @@ impl Intake {
         for HeldSample { row, addresses } in self.block_io.settle(looked_ns, &mut self.profile) {
             self.push(row, addresses.as_deref(), 1);
         }
+    }
+
+    fn store_half(&mut self, sample: &RawSample<'_>, departure: Departure) {
+        let tid = sample.header.tid;
+        let whole = match absence_of(sample) {
+            Some(absence) => self.departures.come_back(tid, departure, absence),
+            None => {
+                let stack = self.hold(sample);
+                self.departures.leave(tid, departure, stack, sample.header.boottime_ns)
+            }
+        };
+        if let Some((stack, absence)) = whole {
+            self.add_absence(stack, absence);
+        }
+    }
+
+    /// Adds the last sample of a thread: what it has of a stack is used only where there is no better one from before.
+    pub fn store_last(&mut self, sample: &RawSample<'_>) {
+        let absence = absence_of(sample).zip(sample.departure);
+        let known = absence.and_then(|(absence, departure)| {
+            let stack = self.departures.stack(sample.header.tid, departure)?;
+            Some((stack, absence))
+        });
+        match known {
+            Some((stack, absence)) => self.add_absence(stack, absence),
+            None => self.store_whole(sample),
+        }
+    }
+
+    fn add_absence(&mut self, stack: HeldSample, absence: Absence) {
+        let waker = self.wakers.take(absence.away.waking);
+        let row = SampleRow {
+            waker,
+            ..after(stack.row, absence)
+        };
+        self.push(row, stack.addresses.as_deref(), 1);
     }
 
     fn push(&mut self, row: SampleRow<'_>, addresses: Option<&[u64]>, observations: u64) {
@@ -142,7 +194,7 @@ impl Intake {
         let memory = self.touched_memory(sample);
         let user = self.user_stack(sample);
         let header = &sample.header;
-        let is_traced = sample.off_cpu.is_some() || sample.block_step.is_some();
+        let is_traced = sample.off_cpu.is_some() || sample.block_step.is_some() || sample.departure.is_some();
         let kernel = if is_traced {
             self.kernel.without_tracing(sample.kernel)
         } else {
@@ -153,8 +205,7 @@ impl Intake {
         let value = value_of(trigger, header.period, sample.count);
         let is_hardware_time = trigger.is_nominal_time() && trigger.name == "cycles";
         let of_user = || self.frames.iter().map(Frame::address);
-        let addresses: Option<Vec<u64>> =
-            (self.raw_addresses).then(|| kernel.iter().copied().chain(of_user()).collect());
+        let addresses = (self.raw_addresses).then(|| kernel.iter().copied().chain(of_user()).collect());
         let row = SampleRow {
             event: header.event.into(),
             boottime_ns: header.boottime_ns,
@@ -267,6 +318,25 @@ struct UserStack {
     fit: Option<Fit>,
 }
 
+/// Of the stack with which a thread left.
+fn after(mut row: SampleRow<'static>, absence: Absence) -> SampleRow<'static> {
+    row.duration_ns = absence.away.duration_ns;
+    row.boottime_ns = absence.end_boottime_ns;
+    row.last_ns = row.boottime_ns;
+    row.value = absence.weight_ns;
+    row.count = absences(row.value, absence.away);
+    row.off_cpu = Some(off_cpu_row(absence.away));
+    row
+}
+
+fn absence_of(sample: &RawSample<'_>) -> Option<Absence> {
+    sample.off_cpu.map(|away| Absence {
+        end_boottime_ns: sample.header.boottime_ns.saturating_sub(away.since_ns),
+        weight_ns: sample.header.period,
+        away,
+    })
+}
+
 /// Of the kernel half, and what is found out here.
 fn flags_of(sample: &RawSample<'_>, user: &UserStack) -> u32 {
     let mut flags = u32::from(sample.header.flags);
@@ -294,15 +364,18 @@ fn value_of(trigger: &Trigger, period: u64, count: u64) -> u64 {
 /// How many times what was seen happened.
 fn observations_of(sample: &RawSample<'_>, value: u64) -> u64 {
     match sample.off_cpu {
-        Some(away) => absences(value, away.duration_ns),
+        Some(away) => absences(value, away),
         None if sample.block_step.is_some() => sample.header.period,
         None => sample.count,
     }
 }
 
-/// How many absences of this length a sample of so much time stands for.
-fn absences(value_ns: u64, duration_ns: u64) -> u64 {
-    ((value_ns + duration_ns / 2) / duration_ns.max(1)).max(1)
+/// How many absences a sample of so much time stands for: where they were not counted, so many of its length.
+fn absences(value_ns: u64, away: abi::OffCpu) -> u64 {
+    match away.absences {
+        0 => ((value_ns + away.duration_ns / 2) / away.duration_ns.max(1)).max(1),
+        counted => counted.into(),
+    }
 }
 
 fn off_cpu_row(away: abi::OffCpu) -> OffCpuRow {

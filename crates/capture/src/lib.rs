@@ -16,6 +16,7 @@ pub mod bpf;
 mod combining;
 mod cost;
 mod cpus;
+mod departures;
 mod deputy;
 mod drain;
 mod dump;

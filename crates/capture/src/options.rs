@@ -87,6 +87,8 @@ pub struct Options {
     pub off_cpu_exact: bool,
     /// Of `off-cpu`: who ended each absence that is a sample.
     pub wakers: bool,
+    /// Of `off-cpu`: threads are seen when they leave a CPU, as where the kernel does not tell when they come back.
+    pub off_cpu_at_departure: bool,
     /// Of the ring, rounded up to a power of two; None: by rate and CPUs.
     pub ring_bytes: Option<usize>,
     /// Keep each sample's virtual addresses.
@@ -132,6 +134,11 @@ impl Options {
     /// Whether stacks may be those of any process: each may wake one that is recorded.
     pub fn walks_all(&self) -> bool {
         self.pids.is_empty() || self.wakers
+    }
+
+    /// Whether time off the CPU is seen where threads leave.
+    pub fn sees_departures(&self) -> bool {
+        self.off_cpu_at_departure && self.off_cpu_event().is_some()
     }
 
     /// Where among the events `off-cpu` is.

@@ -21,7 +21,9 @@ const PERF_FLAG_FD_CLOEXEC: u64 = 8;
 const EVERY_PROCESS: i32 = -1;
 const NO_PERF_EVENT: u32 = u32::MAX;
 /// The tracepoint behind the switch to another thread.
-pub const ARRIVAL: &str = "sched_exit_tp";
+const ARRIVAL: &str = "sched_exit_tp";
+/// The one before it.
+const DEPARTURE: &str = "sched_switch";
 
 /// An event as it will be opened on each CPU, its trigger settled.
 #[derive(Clone, Debug)]
@@ -58,6 +60,7 @@ impl Trigger {
         match event.kind {
             EventKind::CpuTime => {}
             EventKind::Perf(kind) => return named(&event.name, kind),
+            EventKind::OffCpu if options.off_cpu_at_departure => return named(DEPARTURE, NO_PERF_EVENT),
             EventKind::OffCpu => return named(ARRIVAL, NO_PERF_EVENT),
             EventKind::BlockIo => return named(BlockTracepoints::find().first(), NO_PERF_EVENT),
         }

@@ -7,7 +7,7 @@ use crate::block_tracepoints::BlockTracepoints;
 use crate::drain::Layout;
 use crate::options::{EventKind, EventSpec, Options, Sampling};
 use crate::perf_event::Trigger;
-use crate::programs::{Programs, kernel_tells_arrivals};
+use crate::programs::{Programs, kernel_keeps_of_threads, kernel_tells_arrivals};
 use crate::sideband::Sideband;
 
 /// One thing that was tried.
@@ -57,7 +57,10 @@ pub fn probe() -> Vec<Probe> {
         Probe {
             name: "sched_exit_tp",
             state: if kernel_tells_arrivals() { "ok" } else { "degraded" },
-            detail: probe_off_cpu().unwrap_or("there: off-cpu").into(),
+            detail: match kernel_tells_arrivals() {
+                true => "there: off-cpu".into(),
+                false => "not in this kernel: off-cpu sees threads where they leave (sched_switch)".into(),
+            },
         },
         requests(),
     ]
@@ -96,6 +99,7 @@ fn options() -> Options {
         off_cpu_max: std::time::Duration::MAX,
         off_cpu_exact: false,
         wakers: false,
+        off_cpu_at_departure: false,
         ring_bytes: None,
         raw_addresses: false,
         drain_interval: None,
@@ -229,8 +233,7 @@ pub const MAX_EVENTS: usize = abi::MAX_EVENTS;
 
 /// Why time off the CPU cannot be recorded here; None when it can.
 pub fn probe_off_cpu() -> Option<&'static str> {
-    (!kernel_tells_arrivals())
-        .then_some("nothing tells when threads come back to a CPU: Linux 6.15 does (sched_exit_tp)")
+    (!kernel_keeps_of_threads()).then_some("nothing can be kept of threads: Linux 5.11 can (task storage)")
 }
 
 /// Why requests to block devices cannot be recorded here; None when they can.

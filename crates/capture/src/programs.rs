@@ -68,10 +68,10 @@ impl Programs {
                 "give one -e",
             ));
         }
-        if options.off_cpu_event().is_some() && !kernel_tells_arrivals() {
+        if options.off_cpu_event().is_some() && !kernel_keeps_of_threads() {
             return Err(Error::new(
                 ErrorKind::Event,
-                "this kernel has no event off-cpu: nothing tells when a thread comes back to a CPU (sched_exit_tp)",
+                "this kernel has no event off-cpu: it keeps nothing of threads for programs (Linux 5.11, task storage)",
                 "record sched:sched_switch, or boot a newer kernel",
             ));
         }
@@ -221,14 +221,18 @@ impl Programs {
     }
 
     /// Begins to follow how threads leave and come back to CPUs.
-    pub fn attach_off_cpu(&mut self, wakers: bool) -> Result<()> {
+    pub fn attach_off_cpu(&mut self, options: &Options) -> Result<()> {
         let failed = |error| bpf_error("threads off the CPU cannot be followed", &error);
-        let waking = wakers.then_some("note_waker");
-        for name in ["begin_presence", "arrive"].into_iter().chain(waking) {
+        let (hooks, threads): (&[&str], _) = match options.off_cpu_at_departure {
+            true => (&["depart"], "begin_all_departures"),
+            false => (&["begin_presence", "arrive"], "begin_presences"),
+        };
+        let waking = options.wakers.then_some(&"note_waker");
+        for name in hooks.iter().chain(waking) {
             self.hooks
                 .push(program(&mut self.object, name).attach().map_err(failed)?);
         }
-        let threads = program(&mut self.object, "begin_presences").attach().map_err(failed)?;
+        let threads = program(&mut self.object, threads).attach().map_err(failed)?;
         std::thread::sleep(std::time::Duration::from_micros(1)); // so that this thread has just come to its CPU
         let mut run = libbpf_rs::Iter::new(&threads).map_err(failed)?;
         std::io::copy(&mut run, &mut std::io::sink())
@@ -458,9 +462,10 @@ pub fn configure(
         off_cpu: options.off_cpu_event().is_some().into(),
         tells_submission: block.has_start.into(),
         queue_comes_first: block.queue_comes_first.into(),
+        off_cpu_at_departure: options.off_cpu_at_departure.into(),
         addressed: bits_of(triggers, Trigger::has_address),
         block_io_event: options.block_io_event().unwrap_or(0) as u32,
-        reserved: 0,
+        reserved: [0; 3],
     }
 }
 
@@ -527,6 +532,11 @@ pub fn kernel_tells_arrivals() -> bool {
     kernel_has_type(b"btf_trace_sched_exit_tp")
 }
 
+/// Whether programs can keep something of each thread.
+pub fn kernel_keeps_of_threads() -> bool {
+    MapType::TaskStorage.is_supported().unwrap_or(false)
+}
+
 /// Whether the kernel describes a type, or a tracepoint (`btf_trace_…`), of this name.
 pub fn kernel_has_type(name: &[u8]) -> bool {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
@@ -565,6 +575,8 @@ fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Tri
     for (name, is_used) in [
         ("thread_faults", fault_totals::are_wanted(options, triggers)),
         ("presences", options.off_cpu_event().is_some()),
+        ("last_departures", options.sees_departures()),
+        ("new_sites", options.sees_departures()),
     ] {
         open_map(&mut object, name)
             .set_autocreate(is_used)
@@ -600,7 +612,12 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: Block
     match name.to_str() {
         Some("sample_event") => triggers.iter().any(is_counter),
         Some("sample_tracepoint") => triggers.iter().any(is_tracepoint),
-        Some("arrive" | "begin_presence" | "begin_presences") => options.off_cpu_event().is_some(),
+        Some("arrive" | "begin_presence" | "begin_presences") => {
+            options.off_cpu_event().is_some() && !options.off_cpu_at_departure
+        }
+        Some("depart" | "begin_departures" | "begin_all_departures" | "expect_last_departure") => {
+            options.sees_departures()
+        }
         Some("note_waker") => options.wakers,
         Some("submit_request") => block.has_start,
         Some("insert_request") => block.has_requests && !block.has_start,

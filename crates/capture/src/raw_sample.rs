@@ -3,6 +3,7 @@
 use stackhound_core::address::ProcessAddr;
 
 use crate::abi;
+use crate::departures::Departure;
 
 /// One sample as the kernel half wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub struct RawSample<'a> {
     pub waking: Option<u64>,
     /// Of a request to a block device: what happened; only some have a thread and a stack.
     pub block_step: Option<abi::BlockStep>,
+    /// The thread's departure that it belongs to, where stack and time off the CPU come one after the other.
+    pub departure: Option<Departure>,
 }
 
 /// The frames of Python's interpreter in a sample.
@@ -70,7 +73,7 @@ impl<'a> RawSample<'a> {
             HEADER_WORDS + self.kernel.len() + self.user.len() + self.python.map_or(0, |python| 1 + python.words.len());
         let details = match self.header.kind.into() {
             abi::RECORD_COMBINED => COMBINED_WORDS,
-            abi::RECORD_ADDRESSED | abi::RECORD_WAKING => 1,
+            abi::RECORD_ADDRESSED | abi::RECORD_WAKING | abi::RECORD_DEPARTURE => 1,
             abi::RECORD_OFF_CPU => OFF_CPU_WORDS,
             abi::RECORD_BLOCK_IO => BLOCK_STEP_WORDS,
             _ => 0,
@@ -102,17 +105,33 @@ impl<'a> RawSample<'a> {
             off_cpu: None,
             waking: None,
             block_step: None,
+            departure: None,
         };
         match (u32::from(header.kind), rest) {
             (abi::RECORD_SAMPLE, _) => {}
             (abi::RECORD_COMBINED, [count, last_ns, ..]) => (sample.count, sample.last_ns) = (*count, *last_ns),
             (abi::RECORD_ADDRESSED, [address, ..]) => sample.address = Some(ProcessAddr(*address)),
-            (abi::RECORD_OFF_CPU, _) => sample.off_cpu = Some(off_cpu(rest)?),
+            (abi::RECORD_OFF_CPU, _) => {
+                let away = off_cpu(rest)?;
+                sample.off_cpu = Some(away);
+                sample.departure = (away.departure != 0).then_some(Departure {
+                    number: away.departure,
+                    site: away.site,
+                });
+            }
             (abi::RECORD_WAKING, [number, ..]) => sample.waking = Some(*number),
             (abi::RECORD_BLOCK_IO, _) => sample.block_step = Some(block_step(rest)?),
+            (abi::RECORD_DEPARTURE, [number, ..]) => sample.departure = Some(departure(*number)),
             _ => return None,
         }
         Some(sample)
+    }
+}
+
+fn departure(word: u64) -> Departure {
+    Departure {
+        number: word as u32,
+        site: (word >> 32) as u32,
     }
 }
 
@@ -224,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_record_of_time_off_the_cpu_has_its_details_behind_the_stack() {
-        let away = [5_000, 700, 9, u64::from(abi::OFF_CPU_PREEMPTED)];
+        let away = [5_000, 700, 9, u64::from(abi::OFF_CPU_PREEMPTED), 0, 0];
         let mut words = words(abi::RECORD_OFF_CPU, 1, 1, &[10, 20]);
         words.extend(away);
         let sample = RawSample::parse(&words).unwrap();
@@ -259,6 +278,18 @@ mod tests {
             (abi::BLOCK_COMPLETE, abi::BLOCK_LAST)
         );
         assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
+        assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
+    }
+
+    #[test]
+    fn a_departure_has_its_number_behind_the_stack() {
+        let words = words(abi::RECORD_DEPARTURE, 1, 1, &[10, 20, 5 << 32 | 3]);
+        let sample = RawSample::parse(&words).unwrap();
+        assert_eq!(
+            (sample.departure, sample.record_bytes()),
+            (Some(Departure { number: 3, site: 5 }), 8 * words.len() as u64)
+        );
+        assert!(sample.off_cpu.is_none());
         assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
     }
 

@@ -23,7 +23,7 @@ use crate::off_cpu::OffCpuPace;
 use crate::options::Options;
 use crate::pace::{MIN_TURN, Pace};
 use crate::perf_event::Trigger;
-use crate::programs::{Programs, kernel_can_unwind, possible_cpus};
+use crate::programs::{Programs, kernel_can_unwind, kernel_tells_arrivals, possible_cpus};
 use crate::setup;
 use crate::sideband::{ProcessEvent, Sideband};
 use crate::targets::Targets;
@@ -104,6 +104,7 @@ impl Recording {
             options.unwind = false;
             notes.push("user stacks by frame pointers only: unwind tables need Linux 5.17".into());
         }
+        options.off_cpu_at_departure |= options.off_cpu_event().is_some() && !kernel_tells_arrivals();
         let online = cpus::online();
         let settle = |event| Trigger::settle(event, &options, online[0]);
         let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
@@ -135,7 +136,7 @@ impl Recording {
         let beginning = Beginning::now();
         programs.attach_missing(&online)?;
         if off_cpu.is_some() {
-            programs.attach_off_cpu(options.wakers)?;
+            programs.attach_off_cpu(&options)?;
         }
         if block_io.is_some() {
             programs.attach_block_io()?;
@@ -277,7 +278,7 @@ impl Recording {
         if let Some(faults) = &mut self.programs.fault_totals {
             faults.keep_up(|process| self.intake.processes.has_row(process))?;
         }
-        self.intake.processes.forget_ended(cost::boottime_ns());
+        self.intake.forget_ended(cost::boottime_ns());
         if let Some(unwinder) = &mut self.unwinder {
             informer::keep_up(unwinder, &mut self.intake)?;
         }
@@ -416,7 +417,7 @@ impl Recording {
             .pythons
             .learn(samples.iter().copied(), &mut self.intake.profile);
         for sample in &samples {
-            self.intake.store(sample);
+            self.intake.store_last(sample);
         }
         self.absent_samples = samples.len() as u64;
         Ok(())

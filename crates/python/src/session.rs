@@ -206,6 +206,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         off_cpu_max: Duration::from_micros(required(options, "off_cpu_max_us")?),
         off_cpu_exact: required(options, "off_cpu_exact")?,
         wakers: required(options, "wakers")?,
+        off_cpu_at_departure: required(options, "off_cpu_at_departure")?,
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),
         raw_addresses: required(options, "raw_addresses")?,
         drain_interval: (drain_interval_ms > 0).then(|| Duration::from_millis(drain_interval_ms)),

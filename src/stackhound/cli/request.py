@@ -73,6 +73,7 @@ _OFF_CPU: Final = (
     click.option("--max-us", "off_cpu_max_us", type=int, metavar="N", help="Of off-cpu: leave out longer absences."),
     flag("--off-cpu-exact", help="Of off-cpu: record each absence, whatever that costs."),
     flag("--wakers", help="Of off-cpu: record who woke the thread, and where."),
+    click.option("--off-cpu-at-departure", is_flag=True, hidden=True),  # for tests: as on kernels before 6.15
 )
 
 _HOW: Final = (
@@ -133,6 +134,7 @@ _RECORD_OPTIONS: Final = (
     "off_cpu_max_us",
     "off_cpu_exact",
     "wakers",
+    "off_cpu_at_departure",
     "aggregate",
     "lines",
     "ring_bytes",

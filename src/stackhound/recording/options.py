@@ -48,6 +48,8 @@ class RecordOptions:
         off_cpu_min_us: of ``off-cpu``: leave out shorter absences.
         off_cpu_max_us: of ``off-cpu``: leave out longer ones; None leaves out none.
         wakers: of ``off-cpu``: record who woke the thread, with the stack that did it.
+        off_cpu_at_departure: of ``off-cpu``: look at threads when they leave a CPU, even where the kernel tells when
+            they come back (since Linux 6.15). It takes more, and may confuse callers that wait at one place.
         software_only: use cpu-clock even where there is a cycle counter.
         inherit: follow children of ``pids``.
         comm: only threads that are called so (the kernel keeps 15 bytes).
@@ -83,6 +85,7 @@ class RecordOptions:
     off_cpu_min_us: int = 0
     off_cpu_max_us: int | None = None
     wakers: bool = False
+    off_cpu_at_departure: bool = False
     software_only: bool = False
     inherit: bool = True
     comm: str = ""
@@ -136,6 +139,7 @@ class RecordOptions:
             "off_cpu_max_us": MAX_OFF_CPU_US if self.off_cpu_max_us is None else self.off_cpu_max_us,
             "off_cpu_exact": self.off_cpu_exact,
             "wakers": self.wakers,
+            "off_cpu_at_departure": self.off_cpu_at_departure,
             "ring_bytes": self.ring_bytes,
             "raw_addresses": self.raw_addresses,
             "drain_interval_ms": self.drain_interval_ms,

@@ -258,5 +258,6 @@ fn without_stack(header: abi::SampleHeader) -> RawSample<'static> {
         off_cpu: None,
         waking: None,
         block_step: None,
+        departure: None,
     }
 }
