@@ -23,13 +23,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from harness.build import STACKHOUND
 from harness.process_cost import cpu_ns, resident_bytes
 from harness.report import Report
 from harness.waiting import wait_until
+from stackhound import load
+from stackhound.profile.schema import SampleFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from stackhound.profile import Profile
 
 PROCESSES, FILES, PYTHONS = 300, 500, 500
 EACH_MAPS = 24  # libraries of a process
@@ -74,10 +80,10 @@ def main() -> None:
     costs = {}
     with programs(PROCESSES // scale, libraries(FILES // scale)) as pids:
         name = f"{len(pids)} processes, {mapped_files(pids)} files"
-        costs[name] = record("-p", ",".join(map(str, pids)))
-        costs["2 of them"] = record("-p", f"{pids[0]},{pids[1]}")
+        costs[name] = record(pids, "-p", ",".join(map(str, pids)))
+        costs["2 of them"] = record(pids, "-p", f"{pids[0]},{pids[1]}")
     with programs(PYTHONS // scale, []) as pids:
-        costs[f"{len(pids)} Python processes"] = record()
+        costs[f"{len(pids)} Python processes"] = record(pids)
     show(report, costs)
     judge(report, costs)
     report.finish()
@@ -113,10 +119,7 @@ def mapped_files(pids: list[int]) -> int:
     return len({line[5] for line in lines if len(line) > 5 and "x" in line[1] and line[5].startswith("/")})
 
 
-def record(*options: str) -> Cost:
-    import stackhound
-    from stackhound.profile.schema import SampleFlag
-
+def record(pids: list[int], *options: str) -> Cost:
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory, "a.hound")
         command = (STACKHOUND, "record", *options, "-o", output)
@@ -128,14 +131,22 @@ def record(*options: str) -> Cost:
         resident_mb = resident_bytes(recorder.pid) / 1e6
         recorder.send_signal(signal.SIGINT)
         wait_until("the recording's end", lambda: recorder.poll() is not None)
-        profile = stackhound.load(output)
-    flags, comms = profile.numbers("samples", "flags"), profile.texts("threads", "comm")
-    of_python = [comms[thread].startswith("python") for thread in profile.numbers("samples", "thread").tolist()]
-    with_frames = (flags[of_python] & SampleFlag.PYTHON != 0).mean() if any(of_python) else 0.0
+        profile = load(output)
+    with_frames = share_with_frames(profile, pids)
     cost = profile.metadata["cost"]
     detection_ms = cost["python_attach_ns"] / max(1, cost["python_processes"]) / 1e6
     unwind_mb = cost["unwind_bytes"] / 1e6
-    return Cost(resident_mb, unwind_mb, cpu_percent, len(flags), 100 * float(with_frames), detection_ms)
+    samples = profile.table("samples").num_rows
+    return Cost(resident_mb, unwind_mb, cpu_percent, samples, 100 * with_frames, detection_ms)
+
+
+def share_with_frames(profile: Profile, pids: list[int]) -> float:
+    """Of the samples of these processes, once all have been looked at: how many have Python frames."""
+    times_ns, flags = (profile.numbers("samples", name) for name in ("boottime_ns", "flags"))
+    processes = profile.numbers("threads", "process")[profile.numbers("samples", "thread")]
+    is_ours = np.isin(profile.numbers("processes", "pid")[processes], pids)
+    chosen = flags[is_ours & (times_ns >= times_ns.min() + int(SETTLING_S * 1e9))]
+    return float((chosen & SampleFlag.PYTHON != 0).mean()) if len(chosen) else 0.0
 
 
 def show(report: Report, costs: dict[str, Cost]) -> None:

@@ -1,7 +1,8 @@
 //! The layouts of CPython 3.9 to 3.12, which do not tell theirs, and what 3.13 does not tell. A minor version keeps its
 //! layout.
 //!
-//! 64-bit release builds. `tests/integration/test_python_reading.py` holds each number against running interpreters.
+//! 64-bit release builds. `tests/integration/test_python_reading.py` holds each number against running interpreters,
+//! `test_python_tasks.py` beside it those of asyncio.
 
 use super::layout::{
     Attributes, Awaits, Bytes, Called, Code, Counted, Entry, Gil, GilPlace, Layout, Links, StackTop, States, Text, Walk,
