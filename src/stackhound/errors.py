@@ -14,6 +14,9 @@
     │   └── NewerProfile            a later version wrote it
     ├── EmptyProfile                no sample was recorded, or none is left
     ├── OutputError                 a result cannot be written
+    ├── BenchmarkError              a benchmark failed, or what it gave makes no sense
+    │   ├── TooNoisy                this machine cannot tell what is asked
+    │   └── HistoryError            the file of earlier results cannot be used
     └── FreeThreadedPython          an ImportError, too: this Python cannot load the native module
 
 A frame without a name is no exception: its reason travels in the data. Neither is a lost sample: it is counted.
@@ -85,6 +88,18 @@ class EmptyProfile(StackhoundError):
 
 
 class OutputError(StackhoundError):
+    pass
+
+
+class BenchmarkError(StackhoundError):
+    pass
+
+
+class TooNoisy(BenchmarkError):
+    pass
+
+
+class HistoryError(BenchmarkError):
     pass
 
 

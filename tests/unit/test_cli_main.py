@@ -81,7 +81,7 @@ def test_an_unknown_subcommand_is_answered_with_those_there_are(capsys):
     assert capsys.readouterr().err == (f"stackhound: there is no subcommand 'recrod': use {', '.join(SUBCOMMANDS)}\n")
 
 
-@pytest.mark.parametrize("planned", ["diff", "top", "agent", "ui", "bench"])
+@pytest.mark.parametrize("planned", ["diff", "top", "agent", "ui"])
 def test_what_is_only_planned_is_no_subcommand(planned, capsys):
     assert main([planned]) == 2
     assert planned not in SUBCOMMANDS

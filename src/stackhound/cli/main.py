@@ -1,6 +1,7 @@
 """``stackhound``: subcommands by name, each imported when it is asked for, and the one map from errors to exits.
 
 0 done · 1 failed · 2 usage · 130 Ctrl-C before anything was recorded · 141 the reader of our output has gone
+bench gate: 3 regression · 4 inconclusive (--strict)
 record -- COMMAND: COMMAND's own (128 + signal) · 125 the recording failed · 126, 127 COMMAND could not be run
 """
 
@@ -37,6 +38,7 @@ SUBCOMMANDS: Final = {
     "report": "Show a profile in the terminal.",
     "export": "Write a profile in another format.",
     "view": "Show a profile in the browser.",
+    "bench": "Measure programs again and again, and stop regressions.",
     "bpf": "Measure eBPF programs, whoever loaded them.",
     "list": "List the events that this machine has.",
     "doctor": "Say what this machine allows, and how to mend the rest.",

@@ -1,0 +1,161 @@
+"""Benchmarks declared in TOML.
+
+[[benchmark]]
+name = "parse"
+command = ["./parse", "big.json"]      # or function = "module:function", called in a Python of its own
+runs = 10
+
+[[benchmark]]
+name = "core"                          # what another harness measures: results are read after its command
+command = ["cargo", "bench"]
+results = "target/criterion"
+
+[measure.rate]                         # a measure that is not known by its name
+unit = "requests/second"
+better = "higher"
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from stackhound.bench.measures import Measure
+from stackhound.errors import UsageError, reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT_RUNS: Final = 10
+DEFAULT_TIMEOUT_S: Final = 600.0
+MAX_RUNS: Final = 100_000
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One entry. With ``results`` its values are read from there, else the command itself is measured.
+
+    Attributes:
+        command: the program and its arguments; empty where it is a function.
+        function: ``module:function``, without arguments; empty where it is a command.
+        results: a file or directory that the command writes, relative to the directory it runs in.
+        measures: of these alone; empty means all.
+        runs, warmups: how often; results of the first ``warmups`` are thrown away.
+        timeout_s: a run that takes longer has failed.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    function: str = ""
+    results: str = ""
+    measures: tuple[str, ...] = ()
+    runs: int = DEFAULT_RUNS
+    warmups: int = 1
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class Configuration:
+    benchmarks: tuple[Benchmark, ...]
+    measures: dict[str, Measure] = field(default_factory=dict)
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read a file.
+
+    Raises:
+        UsageError: it cannot be read, or says what makes no sense.
+    """
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {reason_of(error)}", "name a TOML file that declares benchmarks"
+        ) from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise UsageError(f"{path} is no TOML: {error}", "docs/bench.md has an example") from error
+    try:
+        return parse_configuration(document)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.remedy) from error
+
+
+def parse_configuration(document: Mapping[str, Any]) -> Configuration:
+    """The configuration that a TOML document declares.
+
+    Raises:
+        UsageError: it says what makes no sense.
+    """
+    _expect_keys("the file", document, {"benchmark", "measure"})
+    tables = document.get("benchmark")
+    if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
+        raise UsageError("it declares no benchmark", "begin one with [[benchmark]]")
+    benchmarks = tuple(_parse_benchmark(one) for one in tables)
+    names = [one.name for one in benchmarks]
+    if len(set(names)) < len(names):
+        raise UsageError(f"two benchmarks are called {max(names, key=names.count)!r}", "give each a name of its own")
+    declared = document.get("measure", {})
+    if not isinstance(declared, dict):
+        raise UsageError("'measure' is no table", "write [measure.NAME]")
+    return Configuration(benchmarks, {name: _parse_measure(name, one) for name, one in declared.items()})
+
+
+def _parse_benchmark(table: dict[str, Any]) -> Benchmark:
+    name = table.get("name")
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise UsageError("a benchmark has no name", 'write name = "…" in each')
+    where = f"benchmark {name!r}"
+    _expect_keys(where, table, set(Benchmark.__dataclass_fields__))
+    if bool(table.get("command")) == bool(table.get("function")):
+        raise UsageError(f"{where} has not one of 'command' and 'function'", "say what it runs")
+    _expect_numbers(where, table)
+    return Benchmark(
+        **{**table, "command": _words(where, table, "command"), "measures": _words(where, table, "measures")}
+    )
+
+
+def _expect_numbers(where: str, table: dict[str, Any]) -> None:
+    for key, least in (("runs", 1), ("warmups", 0)):
+        if type(table.get(key, least)) is not int or not least <= table.get(key, least) <= MAX_RUNS:
+            raise UsageError(f"{where}: {key} = {table[key]!r:.40}", f"use {least} to {MAX_RUNS}")
+    timeout_s = table.get("timeout_s", 1)
+    if type(timeout_s) not in {int, float} or not 0 < timeout_s <= 86_400:
+        raise UsageError(f"{where}: timeout_s = {timeout_s!r:.40}", "use seconds, up to a day")
+    for key in ("function", "results"):
+        if not isinstance(table.get(key, ""), str):
+            raise UsageError(f"{where}: {key} is no text", 'write it in "quotes"')
+    function = table.get("function", "")
+    if function and not all(part.isidentifier() for part in function.replace(":", ".", 1).split(".")):
+        raise UsageError(f"{where}: {function!r:.80} is no function", 'write "module:function"')
+
+
+def _words(where: str, table: dict[str, Any], key: str) -> tuple[str, ...]:
+    found = table.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(word, str) and "\0" not in word for word in found):
+        raise UsageError(f"{where}: {key} is no list of texts", f'write {key} = ["…", "…"]')
+    return tuple(found)
+
+
+def _parse_measure(name: str, table: object) -> Measure:
+    if not isinstance(table, dict):
+        raise UsageError(f"measure {name!r} is no table", f"write [measure.{name}]")
+    where = f"measure {name!r}"
+    _expect_keys(where, table, {"unit", "better", "floor", "exact"})
+    if table.get("better", "lower") not in {"lower", "higher"}:
+        raise UsageError(f"{where}: better = {table['better']!r:.40}", 'use "lower" or "higher"')
+    floor, exact, unit = table.get("floor", 0.0), table.get("exact", False), table.get("unit", "")
+    if type(floor) not in {int, float} or not floor >= 0 or type(exact) is not bool or not isinstance(unit, str):
+        raise UsageError(f"{where} makes no sense", "unit is a text, floor a number, exact true or false")
+    return Measure(name, unit, table.get("better", "lower"), float(floor), exact)
+
+
+def _expect_keys(where: str, table: Mapping[str, Any], known: set[str]) -> None:
+    if unknown := sorted(table.keys() - known):
+        raise UsageError(f"{where} has {unknown[0]!r}, which means nothing", f"use {', '.join(sorted(known))}")

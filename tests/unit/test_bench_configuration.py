@@ -1,0 +1,85 @@
+"""What a benchmark's declaration says, and which mistakes in it are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from stackhound.bench import read_configuration
+from stackhound.bench.configuration import Benchmark
+from stackhound.bench.measures import Measure
+from stackhound.errors import UsageError
+
+WHOLE = """
+[[benchmark]]
+name = "parse"
+command = ["./parse", "big.json"]
+runs = 3
+warmups = 0
+timeout_s = 1.5
+measures = ["cpu"]
+
+[[benchmark]]
+name = "decode"
+function = "app.codec:Decoder.run"
+
+[measure.rate]
+unit = "requests/second"
+better = "higher"
+floor = 2
+"""
+
+
+def read(tmp_path, text):
+    path = tmp_path / "bench.toml"
+    path.write_text(text)
+    return read_configuration(path)
+
+
+def test_commands_functions_and_measures_are_declared(tmp_path):
+    found = read(tmp_path, WHOLE)
+    parse, decode = found.benchmarks
+    assert parse == Benchmark("parse", ("./parse", "big.json"), measures=("cpu",), runs=3, warmups=0, timeout_s=1.5)
+    assert decode == Benchmark("decode", function="app.codec:Decoder.run")
+    assert found.measures == {"rate": Measure("rate", "requests/second", "higher", 2.0)}
+
+
+BENCHMARK = '[[benchmark]]\nname = "a"\ncommand = ["true"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "declares no benchmark"),
+        ("benchmark = 3", "declares no benchmark"),
+        ("benchmark = [", "is no TOML"),
+        ('[[benchmark]]\ncommand = ["true"]', "has no name"),
+        ('[[benchmark]]\nname = "a\\u001b"\ncommand = ["true"]', "has no name"),
+        ('[[benchmark]]\nname = "a"', "not one of 'command' and 'function'"),
+        (BENCHMARK + 'function = "a:b"', "not one of 'command' and 'function'"),
+        ('[[benchmark]]\nname = "a"\ncommand = "true"', "no list of texts"),
+        ('[[benchmark]]\nname = "a"\nfunction = "a b:c"', "is no function"),
+        ('[[benchmark]]\nname = "a"\nfunction = "os.getpid(x)"', "is no function"),
+        (BENCHMARK + "runs = 0", "runs = 0"),
+        (BENCHMARK + "runs = true", "runs = True"),
+        (BENCHMARK + "timeout_s = nan", "timeout_s = nan"),
+        (BENCHMARK + "timeout_s = 0", "timeout_s = 0"),
+        (BENCHMARK + "results = 3", "results is no text"),
+        (BENCHMARK + "warmup = 3", "'warmup', which means nothing"),
+        (BENCHMARK + BENCHMARK, "two benchmarks are called 'a'"),
+        (BENCHMARK + "[measure]\nrate = 3", "measure 'rate' is no table"),
+        (BENCHMARK + '[measure.rate]\nbetter = "bigger"', "better = 'bigger'"),
+        (BENCHMARK + "[measure.rate]\nfloor = -1", "makes no sense"),
+        (BENCHMARK + "[measure.rate]\nexact = 1", "makes no sense"),
+    ],
+)
+def test_a_mistake_is_told_with_the_files_name(text, told, tmp_path):
+    with pytest.raises(UsageError, match=r"bench\.toml") as error:
+        read(tmp_path, text)
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+    assert error.value.remedy
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="no such file"):
+        read_configuration(tmp_path / "none.toml")
