@@ -31,6 +31,7 @@ NAMES = (
     "flood",
     "faults",
     "off_cpu",
+    "block_io",
     "shares",
     "tree",
     "firefox",

@@ -121,8 +121,9 @@ enum block_step_kind {
 	BLOCK_SUBMIT = 1, /* by the thread that asks for it; before Linux 6.5 when it comes to the scheduler's queue */
 	BLOCK_ISSUE = 2,  /* to the device */
 	BLOCK_REQUEUE = 3,
-	BLOCK_MERGE = 4, /* another request takes it over */
-	BLOCK_COMPLETE = 5,
+	BLOCK_MERGE = 4,    /* another request takes it over */
+	BLOCK_COMPLETE = 5, /* by the device: so many bytes of it */
+	BLOCK_END = 6,      /* whoever waits for it has been told */
 };
 enum block_trait {
 	BLOCK_FIRST = 1,    /* nothing was told of it before, unless that it was submitted */
@@ -252,7 +253,7 @@ struct counters {
 	u64 samples;                   /* runs that took a sample */
 	u64 timed_samples;             /* of those, the ones that looked at the clock twice */
 	u64 timed_ns;                  /* spent in those */
-	u64 arrivals;                  /* runs for a thread that came to a CPU, left it, or was woken */
+	u64 arrivals;                  /* runs for a thread that came, left or was woken; steps of requests */
 	u64 arrival_samples;           /* of those, the ones that took a sample */
 	u64 timed_passes;              /* of the others, those that looked at the clock twice */
 	u64 timed_passes_ns;           /* spent in those */
@@ -291,7 +292,8 @@ struct config {
 	u32 addressed;           /* a bit each: events that tell the address of the memory that was touched */
 	u32 block_io_event;      /* its index */
 	u8 off_cpu_at_departure; /* threads are seen when they leave a CPU, not when they come back */
-	u8 reserved[3];
+	u8 tells_end;            /* block_io_done does; otherwise it is when the last byte is done */
+	u8 reserved[2];
 };
 
 /* A process for good. */

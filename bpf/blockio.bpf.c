@@ -84,16 +84,28 @@ static __always_inline void commit_step(struct ring *ring, struct sample *sample
 	commit(ring, words + sizeof(*step) / sizeof(u64));
 }
 
+/* Of a run that took no sample: one in so many tells how long it takes. */
+static __always_inline void count_step(u64 since_ns, struct counters *counters)
+{
+	if (++counters->arrivals % TIMED_PASSES_EVERY)
+		return;
+	counters->timed_passes++;
+	counters->timed_passes_ns += bpf_ktime_get_boot_ns() - since_ns;
+}
+
 static __always_inline void tell_step(const struct block_step *step, u32 hook)
 {
 	struct counters *counters = this_cpu_counters(hook);
 	struct ring *ring = this_cpu_ring(hook);
 	struct sample *sample = counters ? begin_record(ring, counters) : 0;
+	u64 since_ns;
 
 	if (!sample)
 		return;
+	since_ns = sample->header.boottime_ns;
 	commit_step(ring, sample, step);
 	counters->steps++;
+	count_step(since_ns, counters);
 	end_writing(ring);
 }
 
@@ -114,6 +126,7 @@ static __always_inline void sample_submitter(void *context, struct task_struct *
 	walk(context, task, sample, true, HOOK_SUBMISSION);
 	count_walk(sample, counters);
 	step->traits |= BLOCK_SAMPLED;
+	sample->header.boottime_ns = bpf_ktime_get_boot_ns(); /* it goes on from here: the walk is no time of its own */
 	counters->emitted++;
 	count_time(now_ns, counters);
 }
@@ -132,10 +145,11 @@ static __always_inline void submit(void *context, struct request *request, u8 st
 	struct ring *ring = this_cpu_ring(HOOK_SUBMISSION);
 	struct sample *sample = counters ? begin_record(ring, counters) : 0;
 	struct block_step step;
-	u64 weight = 0;
+	u64 since_ns, weight = 0;
 
 	if (!sample)
 		return;
+	since_ns = sample->header.boottime_ns;
 	step = describe_step(request, step_kind);
 	step.traits = BLOCK_FIRST;
 	if (!is_submitter_wanted(task)) {
@@ -149,6 +163,8 @@ static __always_inline void submit(void *context, struct request *request, u8 st
 			counters->saved++;
 	}
 	commit_step(ring, sample, &step);
+	if (!weight)
+		count_step(since_ns, counters);
 	end_writing(ring);
 }
 
@@ -210,19 +226,37 @@ int requeue_request(u64 *context)
 	return 0;
 }
 
+/* Where the end is told, only what is special about the way to it. */
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(complete_request, struct request *request, int error, unsigned int bytes)
 {
 	struct block_step step;
+	bool is_whole;
 
 	if (is_flush_of_others(request))
+		return 0;
+	is_whole = bytes >= request->__data_len;
+	if (config.tells_end && is_accounted(request) && is_whole && !error)
 		return 0;
 	step = describe_step(request, BLOCK_COMPLETE);
 	if (error)
 		step.traits |= BLOCK_FAILED;
-	if (bytes >= step.bytes && !is_in_flush(request))
+	if (is_whole && !is_in_flush(request) && !(config.tells_end && is_accounted(request)))
 		step.traits |= BLOCK_LAST;
 	step.bytes = bytes;
+	tell_step(&step, HOOK_COMPLETION);
+	return 0;
+}
+
+/* Since Linux 6.5: as the kernel's own counts have it. */
+SEC("tp_btf/block_io_done")
+int BPF_PROG(end_request, struct request *request)
+{
+	struct block_step step;
+
+	if (is_in_flush(request) || !is_accounted(request))
+		return 0;
+	step = describe_step(request, BLOCK_END);
 	tell_step(&step, HOOK_COMPLETION);
 	return 0;
 }

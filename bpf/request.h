@@ -57,6 +57,16 @@ static __always_inline bool is_in_flush(struct request *request)
 	return request->rq_flags & flag;
 }
 
+/* RQF_IO_STAT: the kernel takes its time, and so tells its end (blk_account_io_done). */
+static __always_inline bool is_accounted(struct request *request)
+{
+	u32 flag = 1 << 13; /* until Linux 6.10 */
+
+	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_IO_STAT))
+		flag = 1 << bpf_core_enum_value(enum rqf_flags, __RQF_IO_STAT);
+	return request->rq_flags & flag;
+}
+
 /* Made by the kernel for those that it is in flush for: they last until it is done, and are what is recorded. */
 static __always_inline bool is_flush_of_others(struct request *request)
 {

@@ -236,6 +236,7 @@ struct bpf_iter__task {
 /* include/linux/blk-mq.h, since Linux 6.11 */
 enum rqf_flags {
 	__RQF_FLUSH_SEQ = 1,
+	__RQF_IO_STAT = 8,
 };
 
 #endif

@@ -59,6 +59,11 @@ def is_sampling(pid: int) -> bool:
     return BPF_PROG_TYPE_PERF_EVENT in kinds and any("perf_event" in name for name in _open_names(pid))
 
 
+def holds_links(pid: int) -> bool:
+    """Whether a process has attached a program that is no perf_event's."""
+    return any("bpf_link" in name or "raw_tracepoint" in name for name in _open_names(pid))
+
+
 def _fdinfos(pid: int) -> Iterator[dict[str, str]]:
     for path in Path(f"/proc/{pid}/fdinfo").glob("*"):
         try:

@@ -68,6 +68,7 @@ impl BlockIo {
                 abi::BLOCK_ISSUE => Step::Issue,
                 abi::BLOCK_REQUEUE => Step::Requeue,
                 abi::BLOCK_MERGE => Step::Merge,
+                abi::BLOCK_END => Step::End,
                 _ => Step::Complete {
                     is_failure: has(abi::BLOCK_FAILED),
                     is_last: has(abi::BLOCK_LAST),

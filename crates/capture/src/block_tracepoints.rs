@@ -12,6 +12,8 @@ pub struct BlockTracepoints {
     pub has_requests: bool,
     /// Where a thread submits one: since Linux 6.5.
     pub has_start: bool,
+    /// Where the kernel is done with one: since Linux 6.5.
+    pub has_done: bool,
     /// Where another one takes it over: since Linux 5.11.
     pub has_merge: bool,
     /// Whether queues come before requests among the arguments: until Linux 5.10.
@@ -25,6 +27,7 @@ impl BlockTracepoints {
         Self {
             has_requests: kernel_has_type(b"btf_trace_block_rq_issue"),
             has_start,
+            has_done: kernel_has_type(b"btf_trace_block_io_done"),
             has_merge: kernel_has_type(b"btf_trace_block_rq_merge"),
             queue_comes_first: !has_start && arguments("btf_trace_block_rq_issue") == Some(2),
         }

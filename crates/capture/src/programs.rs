@@ -411,7 +411,8 @@ fn phase_step(trigger: &Trigger, cpus: usize) -> std::time::Duration {
 }
 
 /// In the order in which they are attached.
-const BLOCK_IO_PROGRAMS: [&str; 6] = [
+const BLOCK_IO_PROGRAMS: [&str; 7] = [
+    "end_request",
     "complete_request",
     "requeue_request",
     "merge_request",
@@ -465,7 +466,8 @@ pub fn configure(
         off_cpu_at_departure: options.off_cpu_at_departure.into(),
         addressed: bits_of(triggers, Trigger::has_address),
         block_io_event: options.block_io_event().unwrap_or(0) as u32,
-        reserved: [0; 3],
+        tells_end: block.has_done.into(),
+        reserved: [0; 2],
     }
 }
 
@@ -622,6 +624,7 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: Block
         Some("submit_request") => block.has_start,
         Some("insert_request") => block.has_requests && !block.has_start,
         Some("issue_request" | "requeue_request" | "complete_request") => block.has_requests,
+        Some("end_request") => block.has_done,
         Some("merge_request") => block.has_merge,
         Some("forget_mappings") => options.unwind,
         Some("follow_fork") => has_targets && options.inherit,

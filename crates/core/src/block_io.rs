@@ -1,7 +1,7 @@
 //! Requests to block devices, put together from what the kernel tells of them one by one.
 //!
 //! ```text
-//! insert ──→ issue ──→ complete … complete      the usual way; on older kernels without an I/O scheduler there is no insert
+//! insert ──→ issue ──→ complete … end            the usual way; on older kernels without an I/O scheduler there is no insert
 //!   ↑          │
 //!   └─ requeue ┘                                 the device was busy
 //! insert ──→ merge                               another request takes the bytes along
@@ -34,6 +34,8 @@ pub enum Step {
         /// Whether nothing of it is left to be done: its own bytes, and writing the device's cache before or behind them.
         is_last: bool,
     },
+    /// The kernel is done with all of it (since Linux 6.5). What was complete before then need not be told.
+    End,
 }
 
 /// One record of the kernel's.
@@ -142,6 +144,7 @@ impl<Origin> Requests<Origin> {
             Step::Requeue => self.requeue(&record),
             Step::Merge => self.merge(&record),
             Step::Complete { is_failure, is_last } => return self.complete(&record, is_failure, is_last),
+            Step::End => return self.end(&record),
         }
         None
     }
@@ -226,6 +229,18 @@ impl<Origin> Requests<Origin> {
         open.done_bytes = open.done_bytes.saturating_add(record.bytes);
         open.is_failure |= is_failure;
         is_last.then(|| place.remove().close(Some(record.boottime_ns)))
+    }
+
+    fn end(&mut self, record: &Record<Origin>) -> Option<Request<Origin>> {
+        if let Some(open) = self.open.get_mut(&record.request) {
+            open.done_bytes = open.done_bytes.max(open.bytes);
+        }
+        let nothing_more = Record {
+            bytes: 0,
+            origin: None,
+            ..*record
+        };
+        self.complete(&nothing_more, false, true)
     }
 
     fn begin(&mut self, mut first: Record<Origin>, issued_ns: Option<u64>) {
@@ -395,10 +410,10 @@ mod tests {
     /// A completion alone, as of a request from before the recording, is counted and makes no request.
     #[test]
     fn a_completion_without_a_beginning_is_counted() {
-        let steps = [DONE, Step::Requeue, Step::Merge];
+        let steps = [DONE, Step::Requeue, Step::Merge, Step::End];
         let (over, requests) = take_all(&steps.map(|step| record(100, 1, step, 512)));
         assert!(over.is_empty());
-        assert_eq!(requests.unmatched().without_beginning, 2); // the one that is taken back ends some time
+        assert_eq!(requests.unmatched().without_beginning, 3); // the one that is taken back ends some time
     }
 
     /// The same for one of which only the end of its way was told.
@@ -547,6 +562,28 @@ mod tests {
             (over[0].end_boottime_ns, over[0].bytes, over[0].is_failure),
             (240, 4096, true)
         );
+    }
+
+    /// Where the end is told, completions before it are told only when there is something to say.
+    #[test]
+    fn a_request_ends_with_all_its_bytes() {
+        let failed = Step::Complete {
+            is_failure: true,
+            is_last: false,
+        };
+        let (over, requests) = take_all(&[
+            record(100, 1, Step::Issue, 4096),
+            record(200, 1, Step::End, 0),
+            record(300, 1, Step::Issue, 512),
+            record(390, 1, failed, 512),
+            record(400, 1, Step::End, 0),
+        ]);
+        let ends: Vec<_> = over
+            .iter()
+            .map(|one| (one.bytes, one.duration_ns(), one.is_failure))
+            .collect();
+        assert_eq!(ends, [(4096, 100, false), (512, 100, true)]);
+        assert_eq!(requests.unmatched(), Unmatched::default());
     }
 
     /// A flush has no bytes, and is over at once.
