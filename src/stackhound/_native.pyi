@@ -3,11 +3,13 @@
 from typing import Any, Protocol, final
 
 __all__ = [
+    "BpfObject",
     "BpfStatistics",
     "CodeReader",
     "NativeError",
     "Session",
     "Tables",
+    "bpf_contents",
     "bpf_maps",
     "bpf_programs",
     "build_id",
@@ -116,6 +118,38 @@ def bpf_programs() -> list[dict[str, Any]]:
 
 def bpf_maps(ids: list[int]) -> list[dict[str, Any]]:
     """The BPF maps with these ids, as far as they are there; the keys are the fields of `stackhound.bpf.Map`."""
+
+def bpf_contents(path: str) -> list[tuple[str, str, str]]:
+    """(name, section, type) of the programs in an object file; an empty type: nobody knows."""
+
+@final
+class BpfObject:
+    """Programs of an object file, loaded if the kernel takes them. To be used in the thread that made it."""
+
+    def __init__(self, path: str, programs: list[str], in_words: bool) -> None:
+        """``in_words``: keep each step of the verifier, up to 16 MiB a program."""
+    def is_loaded(self) -> bool: ...
+    def verified(self) -> dict[str, tuple[str, str]]:
+        """By program what the verifier said, and why the object was refused or an empty text."""
+    def id(self, program: str) -> int: ...
+    def sizes(self, program: str) -> tuple[int, int]:
+        """(instructions after the verifier, bytes of machine code)."""
+    def run(self, program: str, data: bytes, context: bytes, repeat: int) -> tuple[int, int, int]:
+        """(return value, ns of the whole call, whole ns a run or 0) of running it ``repeat`` times.
+
+        ``repeat`` is 1 for what runs once a call.
+        """
+    def run_empty(
+        self, program: str, data: bytes, context: bytes, repeat: int, return_value: int
+    ) -> tuple[int, int, int]:
+        """The same of a program of its kind that does nothing but return this value."""
+    def empty_id(self, program: str, return_value: int) -> int:
+        """The kernel's number of that one."""
+    def update(self, map: str, key: bytes, value: bytes) -> None: ...
+    def attach(self, program: str) -> None: ...
+    def detach(self, program: str) -> None: ...
+    def close(self) -> None:
+        """Unload it."""
 
 @final
 class BpfStatistics:

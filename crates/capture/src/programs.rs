@@ -735,7 +735,7 @@ fn may_load_programs() -> bool {
 }
 
 /// libbpf's own messages go to stderr from `-vvv` (3) on; without that its errors come back as ours.
-fn print_above(log_level: u8) {
+pub fn print_above(log_level: u8) {
     fn print(_: PrintLevel, text: String) {
         eprint!("libbpf: {text}");
     }

@@ -1,8 +1,12 @@
 //! The machine's BPF programs as dictionaries, and their statistics.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
+
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stackhound_capture::bpf::{self, Map, Program};
+use stackhound_capture::bpf::trial::Input;
+use stackhound_capture::bpf::{self, Map, Program, Verified};
 
 use crate::errors::{from_capture, native};
 
@@ -95,4 +99,114 @@ impl BpfStatistics {
         let closed = || native("recording", "the statistics are switched off", "begin anew");
         self.0.as_ref().ok_or_else(closed)
     }
+}
+
+/// (name, section, type) of the programs in an object file.
+#[pyfunction]
+pub fn bpf_contents(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(String, String, String)>> {
+    let programs = py.detach(|| bpf::contents(&path)).map_err(from_capture)?;
+    Ok(programs
+        .into_iter()
+        .map(|one| (one.name, one.section, one.kind))
+        .collect())
+}
+
+/// An object file of somebody else's, loaded.
+#[pyclass(module = "stackhound._native", unsendable)]
+pub struct BpfObject {
+    object: Option<bpf::Object>,
+    verified: HashMap<String, Verified>,
+}
+
+#[pymethods]
+impl BpfObject {
+    #[new]
+    fn new(path: PathBuf, programs: Vec<String>, in_words: bool) -> PyResult<Self> {
+        let (object, verified) = bpf::Object::load(&path, &programs, in_words).map_err(from_capture)?;
+        Ok(Self { object, verified })
+    }
+
+    /// Whether the kernel took it.
+    fn is_loaded(&self) -> bool {
+        self.object.is_some()
+    }
+
+    /// (the verifier's words, why it was refused or '') of each program.
+    fn verified(&self) -> HashMap<String, (String, String)> {
+        let said = |one: &Verified| (one.log.clone(), one.refusal.clone().unwrap_or_default());
+        self.verified
+            .iter()
+            .map(|(name, one)| (name.clone(), said(one)))
+            .collect()
+    }
+
+    fn id(&self, program: &str) -> PyResult<u32> {
+        self.loaded()?.id(program).map_err(from_capture)
+    }
+
+    /// (instructions after the verifier, bytes of machine code)
+    fn sizes(&self, program: &str) -> PyResult<(u32, u32)> {
+        self.loaded()?.sizes(program).map_err(from_capture)
+    }
+
+    /// (return value, ns for the call, ns a run as the kernel says it) of running the program `repeat` times.
+    fn run(&self, program: &str, data: &[u8], context: &[u8], repeat: u32) -> PyResult<(u32, u64, u32)> {
+        let input = Input { data, context, repeat };
+        let ran = self.loaded()?.run(program, input).map_err(from_capture)?;
+        Ok((ran.return_value, ran.elapsed_ns, ran.mean_ns))
+    }
+
+    /// The same of a program of its kind that only returns a value.
+    fn run_empty(
+        &mut self,
+        program: &str,
+        data: &[u8],
+        context: &[u8],
+        repeat: u32,
+        return_value: u32,
+    ) -> PyResult<(u32, u64, u32)> {
+        let input = Input { data, context, repeat };
+        let ran = self
+            .loaded_mut()?
+            .run_empty(program, input, return_value)
+            .map_err(from_capture)?;
+        Ok((ran.return_value, ran.elapsed_ns, ran.mean_ns))
+    }
+
+    /// The kernel's number of that program.
+    fn empty_id(&mut self, program: &str, return_value: u32) -> PyResult<u32> {
+        self.loaded_mut()?.empty_id(program, return_value).map_err(from_capture)
+    }
+
+    fn update(&mut self, map: &str, key: &[u8], value: &[u8]) -> PyResult<()> {
+        self.loaded_mut()?.update(map, key, value).map_err(from_capture)
+    }
+
+    fn attach(&mut self, program: &str) -> PyResult<()> {
+        self.loaded_mut()?.attach(program).map_err(from_capture)
+    }
+
+    fn detach(&mut self, program: &str) -> PyResult<()> {
+        self.loaded_mut()?.detach(program);
+        Ok(())
+    }
+
+    /// Unloads it.
+    fn close(&mut self) {
+        self.object = None;
+    }
+}
+
+impl BpfObject {
+    fn loaded(&self) -> PyResult<&bpf::Object> {
+        self.object.as_ref().ok_or_else(not_loaded)
+    }
+
+    fn loaded_mut(&mut self) -> PyResult<&mut bpf::Object> {
+        self.object.as_mut().ok_or_else(not_loaded)
+    }
+}
+
+fn not_loaded() -> PyErr {
+    native("kernel", "the object is not loaded", "see what the verifier said")
 }

@@ -15,6 +15,8 @@ SUBCOMMANDS: Final = {
     "list": "List the programs that are loaded.",
     "show": "Show one program with its maps.",
     "top": "Show what each program costs right now.",
+    "verify": "Say whether the kernel takes a program, and what that takes.",
+    "bench": "Measure what one run of a program takes.",
 }
 EXAMPLES: Final = (
     ("what is loaded, and by whom", "sudo stackhound bpf list"),

@@ -1,7 +1,7 @@
 """``stackhound``: subcommands by name, each imported when it is asked for, and the one map from errors to exits.
 
 0 done · 1 failed · 2 usage · 130 Ctrl-C before anything was recorded · 141 the reader of our output has gone
-bench gate: 3 regression · 4 inconclusive (--strict)
+bench gate: 3 regression · 4 inconclusive (--strict) · bpf bench: 4 inconclusive
 record -- COMMAND: COMMAND's own (128 + signal) · 125 the recording failed · 126, 127 COMMAND could not be run
 """
 

@@ -2,15 +2,18 @@
 
 mod attachments;
 mod maps;
+mod object;
 mod owners;
 mod programs;
 mod statistics;
+pub mod trial;
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 pub use attachments::Attachment;
 pub use maps::{Map, maps};
+pub use object::{Contained, Object, Verified, contents};
 pub use owners::Owner;
 pub use programs::{Program, programs};
 pub use statistics::{Count, Statistics};

@@ -1,10 +1,10 @@
 //! The kernel's own statistics of programs, which it keeps while somebody asks for them.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Instant;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use super::programs::{check_permission, info, open_all};
+use super::trial::{self, Input, Ran};
 use crate::error::{Error, Result};
 
 /// Since statistics were switched on for the first time, by anybody.
@@ -92,53 +92,22 @@ const CALLS: usize = 20;
 
 impl EmptyProgram {
     fn load() -> Option<Self> {
-        let return_0 = [
-            libbpf_sys::bpf_insn {
-                code: (libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K) as u8,
-                ..Default::default()
-            },
-            libbpf_sys::bpf_insn {
-                code: (libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8,
-                ..Default::default()
-            },
-        ];
-        // SAFETY: the instructions live through the call; the license is a constant text.
-        let fd = unsafe {
-            libbpf_sys::bpf_prog_load(
-                libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
-                c"stackhound_nil".as_ptr(),
-                c"GPL".as_ptr(),
-                return_0.as_ptr(),
-                return_0.len() as libbpf_sys::size_t,
-                std::ptr::null_mut(),
-            )
-        };
-        // SAFETY: a new descriptor that nobody else owns.
-        (fd >= 0).then(|| Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        trial::load_empty(libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER, 0, 0)
+            .ok()
+            .map(Self)
     }
 
-    /// By the clock on the wall: the kernel's own answer is a whole number.
     fn ns_per_run(&self) -> Option<f64> {
-        let call = |_| {
-            let begun = Instant::now();
-            self.run()?;
-            Some(begun.elapsed().as_nanos() as f64 / f64::from(RUNS))
-        };
-        fastest((0..CALLS).map(call))
+        fastest((0..CALLS).map(|_| Some(self.run()?.elapsed_ns as f64 / f64::from(RUNS))))
     }
 
-    fn run(&self) -> Option<()> {
-        let packet = [0u8; 64];
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            data_in: packet.as_ptr().cast(),
-            data_size_in: packet.len() as u32,
-            repeat: RUNS as i32,
-            ..Default::default()
+    fn run(&self) -> Option<Ran> {
+        let input = Input {
+            data: &[0; 64],
+            repeat: RUNS,
+            ..Input::default()
         };
-        // SAFETY: the options live through the call.
-        let status = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &raw mut options) };
-        (status == 0).then_some(())
+        trial::run(self.0.as_fd(), input).ok()
     }
 
     fn overhead(&self, before_ns: f64) -> Option<Overhead> {

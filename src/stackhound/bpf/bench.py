@@ -1,0 +1,253 @@
+"""What one run of a program takes: loaded anew and anew, since the same program is faster or slower by where it lies.
+
+A load of a program with branches differs from the next one by 14%, with loops by 48%, and stays so while it is loaded.
+So the answer is the median over loads, each of them the middle of short batches, less what running an empty program
+of the same kind takes in the same batches. Loads are added until the interval is narrow enough.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from stackhound import _native
+from stackhound.bpf.estimate import Interval, median_interval
+from stackhound.bpf.monitor import Monitor
+from stackhound.bpf.verify import Contained, Figures, choose_contents, read_figures, read_refusal
+from stackhound.errors import RecordingError, UsageError
+from stackhound.profile.native_errors import native_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+#: Types that the kernel runs many times a call, with a packet; by what a program of theirs returns to be harmless.
+PACKET_TYPES: Final = {
+    "xdp": 2,
+    "sched_cls": 0,
+    "sched_act": 0,
+    "socket_filter": 0,
+    "cgroup_skb": 1,
+    "flow_dissector": 0,
+    "lwt_in": 0,
+    "lwt_out": 0,
+    "lwt_xmit": 0,
+}
+#: Types that it runs once a call, with a context.
+CONTEXT_TYPES: Final = frozenset({"raw_tracepoint", "syscall"})
+#: Types that it runs only where they are attached.
+PLACE_TYPES: Final = frozenset({"perf_event", "tracing", "tracepoint", "raw_tracepoint_writable", "kprobe", "lsm"})
+
+#: What cannot be told apart: half of a clock cycle, about.
+FINEST_NS: Final = 0.25
+#: A call of it patches the kernel's code, so that only the kernel's own clock tells a run: whole ns.
+XDP: Final = "xdp"
+TRIAL_RUNS: Final = 1_000
+BATCH_S: Final = 0.002
+CALLS_A_BATCH: Final = 2_000  # where each run is a call
+MOST_REPEATS: Final = 1_000_000
+PLACE_BATCH_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to measure.
+
+    Attributes:
+        packet: that the program is run with, in bytes; 14 or more.
+        context: that the program is run with, where its type takes one from the caller.
+        expected: what it must return; None: always the same.
+        maps: by map the elements to write first, (key, value).
+        loads, most_loads: of the program: so many at least and at most.
+        batches: a load.
+        spread: the interval's half width that is narrow enough, as a part of the value.
+        place: makes what the program is attached to happen, for so many seconds; None: the kernel runs the program.
+    """
+
+    packet: bytes = bytes(64)
+    context: bytes = b""
+    expected: int | None = None
+    maps: Mapping[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
+    loads: int = 8
+    most_loads: int = 64
+    batches: int = 20
+    spread: float = 0.02
+    place: Callable[[float], None] | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run takes.
+
+    Attributes:
+        ns_per_run: without what running takes, median over loads.
+        empty_ns: what an empty program takes, median.
+        loads: the loads' own medians, ns.
+        load_spread: from the fastest load to the slowest, as a part of ``ns_per_run`` (of 1 ns at least).
+        is_conclusive: whether the interval is as narrow as was asked for.
+        return_value: of the runs.
+        instructions, jited_bytes: of the program after the verifier.
+        figures: what the verifier had to do.
+        way: ``test run`` or ``in place``.
+    """
+
+    program: str
+    type: str
+    ns_per_run: Interval
+    empty_ns: float
+    loads: tuple[float, ...]
+    load_spread: float
+    is_conclusive: bool
+    return_value: int
+    instructions: int
+    jited_bytes: int
+    figures: Figures | None
+    way: str
+
+
+class Loaded:
+    """The program, loaded once."""
+
+    def __init__(self, path: Path, contained: Contained, plan: Plan) -> None:
+        program = contained.name
+        with native_errors():
+            self.native = _native.BpfObject(str(path), [program], False)
+            log, reason = self.native.verified()[program]
+            if not self.native.is_loaded():
+                refusal = read_refusal(log, reason)
+                raise RecordingError(f"the kernel refuses {program}: {refusal.message}", "see 'stackhound bpf verify'")
+            for name, elements in plan.maps.items():
+                for key, value in elements:
+                    self.native.update(name, key, value)
+        self.program = program
+        self.type = contained.type
+        self.figures = read_figures(log)
+
+
+def bench(path: Path, program: str, plan: Plan) -> Result:
+    """Measure one program of an object file.
+
+    Raises:
+        UsageError: there is no such program, or its type is measured otherwise.
+        RecordingError: the kernel refuses it, or it returns what it should not.
+    """
+    (contained,) = choose_contents(path, [program])
+    runner = _runner(contained.type, plan)
+    medians: list[float] = []
+    empties: list[float] = []
+    values: set[int] = set()
+    while True:
+        waiting = [Loaded(path, contained, plan) for _ in range(plan.loads)]
+        random.shuffle(waiting)
+        for loaded in waiting:
+            own_ns, empty_ns = runner(loaded, plan, values)
+            medians.append(max(0.0, own_ns - empty_ns))
+            empties.append(empty_ns)
+        interval = median_interval(medians)
+        is_conclusive = (interval.high - interval.low) / 2 <= max(plan.spread * interval.value, FINEST_NS)
+        if is_conclusive or len(medians) + plan.loads > plan.most_loads:
+            break
+        for loaded in waiting:
+            loaded.native.close()
+    sizes = waiting[0].native.sizes(program)
+    _check_values(program, values, plan.expected)
+    return Result(
+        program,
+        contained.type,
+        interval,
+        statistics.median(empties),
+        tuple(medians),
+        (max(medians) - min(medians)) / max(interval.value, 1.0),
+        is_conclusive,
+        min(values, default=0),
+        *sizes,
+        waiting[0].figures,
+        "in place" if plan.place else "test run",
+    )
+
+
+def _runner(type_: str, plan: Plan) -> Callable[[Loaded, Plan, set[int]], tuple[float, float]]:
+    if plan.place is not None:
+        return _run_in_place
+    if type_ in PACKET_TYPES:
+        if len(plan.packet) < 14:
+            raise UsageError("a packet has 14 bytes or more", "give a longer one")
+        return _run_packets
+    if type_ in CONTEXT_TYPES:
+        return _run_calls
+    raise UsageError(
+        f"the kernel runs programs of type {type_!r} only where they are attached", "add --in-place COMMAND"
+    )
+
+
+def _run_packets(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, float]:
+    """Ns of a run, and of an empty one, batch by batch in turn."""
+    native, program = loaded.native, loaded.program
+    with native_errors():
+        value, elapsed_ns, mean_ns = native.run(program, plan.packet, b"", TRIAL_RUNS)
+        each_ns = mean_ns if loaded.type == XDP else elapsed_ns / TRIAL_RUNS
+        repeat = max(TRIAL_RUNS, min(MOST_REPEATS, int(BATCH_S * 1e9 / max(1.0, each_ns))))
+        own, empty = [], []
+        for _ in range(plan.batches):
+            value, elapsed_ns, mean_ns = native.run(program, plan.packet, b"", repeat)
+            values.add(value)
+            own.append(mean_ns if loaded.type == XDP else elapsed_ns / repeat)
+            _, elapsed_ns, mean_ns = native.run_empty(program, plan.packet, b"", repeat, value)
+            empty.append(mean_ns if loaded.type == XDP else elapsed_ns / repeat)
+    return _middle(own), _middle(empty)
+
+
+def _middle(values: list[float]) -> float:
+    """The mean of the middle half: whole numbers of ns have no better median."""
+    ordered = sorted(values)
+    cut = len(ordered) // 4
+    return statistics.fmean(ordered[cut : len(ordered) - cut])
+
+
+def _run_calls(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, float]:
+    """The same where the kernel's statistics have to tell, since a call is one run."""
+    native, program = loaded.native, loaded.program
+    own, empty = [], []
+    with native_errors():
+        ids = native.id(program), native.empty_id(program, 0)
+    with Monitor() as monitor, native_errors():
+        for _ in range(plan.batches):
+            for _ in range(CALLS_A_BATCH // plan.batches):
+                values.add(native.run(program, b"", plan.context, 1)[0])
+                native.run_empty(program, b"", plan.context, 1, 0)
+            rates = monitor.read().rates
+            own.append(rates[ids[0]].ns_per_run)
+            empty.append(rates[ids[1]].ns_per_run)
+    return _middle(own), _middle(empty)
+
+
+def _run_in_place(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, float]:  # noqa: ARG001 - nobody sees what it returns
+    """The same under a load, attached; what statistics count of their own is subtracted already."""
+    native, program = loaded.native, loaded.program
+    place = plan.place or time.sleep
+    own = []
+    with Monitor() as monitor, native_errors():
+        id_ = native.id(program)
+        native.attach(program)
+        for _ in range(plan.batches):
+            monitor.read()
+            place(PLACE_BATCH_S)
+            rate = monitor.read().rates[id_]
+            if rate.runs:
+                own.append(rate.ns_per_run)
+        native.detach(program)
+    if not own:
+        raise RecordingError(f"{program} did not run", "choose a load that makes its event happen")
+    return _middle(own), 0.0
+
+
+def _check_values(program: str, values: set[int], expected: int | None) -> None:
+    if len(values) > 1 and expected is None:
+        shown = ", ".join(map(str, sorted(values)[:5]))
+        raise RecordingError(f"{program} returned different values: {shown}", "say which is right with --expect")
+    if expected is not None and values - {expected}:
+        wrong = next(iter(values - {expected}))
+        raise RecordingError(f"{program} returned {wrong}, not {expected}", "give it the input that it is made for")

@@ -1,0 +1,127 @@
+"""``stackhound bpf bench``: what one run of a program takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from stackhound.cli.examples import ExampleCommand
+from stackhound.cli.verbosity import verbose_option
+from stackhound.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stackhound.bpf.bench import Result
+
+EXAMPLES: Final = (
+    ("XDP, tc, socket filters: with a packet", "sudo stackhound bpf bench app.bpf.o --program parse --packet syn.bin"),
+    ("a tracing program, where it is attached", "… bpf bench app.bpf.o --program on_switch --in-place 'make -j8'"),
+    ("for a script", "sudo stackhound bpf bench app.bpf.o --program parse --json"),
+)
+INCONCLUSIVE: Final = 4
+
+
+@click.command(cls=ExampleCommand, examples=EXAMPLES)
+@click.argument("path", metavar="OBJECT", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--program", required=True, metavar="NAME", help="The program to measure.")
+@click.option(
+    "--packet",
+    "packet_path",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The bytes of a packet, from its Ethernet header on; a .pcap: its first packet.  [default: 64 zeros]",
+)
+@click.option(
+    "--context",
+    "context_path",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The bytes of a context, for raw_tp and syscall programs.",
+)
+@click.option(
+    "--maps", "maps_path", type=click.Path(path_type=Path, exists=True), metavar="TOML", help="Elements first."
+)
+@click.option("--expect", "expected", type=int, metavar="N", help="What it must return.")
+@click.option("--in-place", "place", metavar="COMMAND", help="Attach it, and run this meanwhile.")
+@click.option("--loads", type=click.IntRange(2), default=8, help="Load it so often at least.  [default: 8]")
+@click.option("--most-loads", type=click.IntRange(2), default=64, help="And at most.  [default: 64]")
+@click.option("--batches", type=click.IntRange(2), default=20, help="Measurements a load.  [default: 20]")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object with ns_per_run, its interval and all loads.")
+@click.pass_context
+@verbose_option
+def command(
+    context: click.Context,
+    /,
+    path: Path,
+    program: str,
+    packet_path: Path | None,
+    context_path: Path | None,
+    maps_path: Path | None,
+    expected: int | None,
+    place: str | None,
+    loads: int,
+    most_loads: int,
+    batches: int,
+    as_json: bool,
+    **_: object,
+) -> None:
+    """Measure a program of OBJECT: nanoseconds a run, without what running takes.
+
+    The same program is faster or slower by where it is loaded, so it is loaded anew until the median is known to 2%.
+    Exits with 4 where it does not come so far.
+    """
+    from stackhound.bpf.bench import Plan, bench
+    from stackhound.bpf.fixtures import read_maps, read_packet
+
+    plan = Plan(
+        packet=read_packet(packet_path) if packet_path else bytes(64),
+        context=context_path.read_bytes() if context_path else b"",
+        expected=expected,
+        maps=read_maps(maps_path) if maps_path else {},
+        loads=loads,
+        most_loads=most_loads,
+        batches=batches,
+        place=_keep_running(place) if place else None,
+    )
+    result = bench(path, program, plan)
+    if as_json:
+        interval = {"ns_per_run": result.ns_per_run.value, "low": result.ns_per_run.low, "high": result.ns_per_run.high}
+        click.echo(json.dumps(asdict(result) | interval, indent=1))
+    else:
+        click.echo("\n".join(_format(result)))
+    if not result.is_conclusive:
+        context.exit(INCONCLUSIVE)
+
+
+def _keep_running(command_line: str) -> Callable[[float], None]:
+    """Runs the command again and again for so many seconds."""
+
+    def run(seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            done = subprocess.run(command_line, shell=True, check=False, capture_output=True)  # noqa: S602 - the user's own
+            if done.returncode:
+                raise UsageError(f"{command_line!r} exited with {done.returncode}", "give a command that works")
+
+    return run
+
+
+def _format(result: Result) -> Iterator[str]:
+    ns, empty_ns = result.ns_per_run, result.empty_ns
+    head = f"{result.program} ({result.type}): {ns.value:.1f} ns a run [{ns.low:.1f}, {ns.high:.1f}]"
+    yield click.style(head, bold=True)
+    if not result.is_conclusive:
+        yield "  inconclusive: the loads differ too much"
+    spread = f"{100 * result.load_spread:.0f}% from the fastest to the slowest"
+    yield f"  {result.way}, {len(result.loads)} loads, {spread}; subtracted: {empty_ns:.1f} ns of an empty program"
+    code = f"{result.instructions} instructions, {result.jited_bytes} bytes of machine code"
+    yield f"  returned {result.return_value}; {code}"
+    if result.figures:
+        yield f"  verifier: {result.figures.instructions:,} instructions, {result.figures.total_states:,} states"

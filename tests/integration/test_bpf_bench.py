@@ -1,0 +1,131 @@
+"""Programs of an object file: verified, and measured by running them."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from stackhound.bpf.bench import Plan, bench
+from stackhound.bpf.verify import list_contents, verify
+from stackhound.errors import RecordingError, UsageError
+from support_recordings import run_stackhound
+from support_workloads import SOURCES
+
+pytestmark = pytest.mark.ebpf
+
+#: Enough to see that it works; what it takes to know 2% is for a benchmark.
+QUICK: Final = {"loads": 3, "most_loads": 3, "batches": 4}
+INCLUDES: Final = ("/usr/include", f"/usr/include/{platform.machine()}-linux-gnu")
+
+
+@pytest.fixture(scope="module")
+def object_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bpf") / "measured.bpf.o"
+    compiler = (sys.executable, "-m", "ziglang", "cc", "-target", "bpfel-freestanding", "-mcpu=v3", "-g", "-O2")
+    flags = ("-nostdinc", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables")
+    includes = [f"-I{directory}" for directory in INCLUDES]
+    subprocess.run((*compiler, *flags, *includes, "-c", SOURCES / "measured.bpf.c", "-o", path), check=True)
+    return path
+
+
+def test_the_programs_of_a_file_are_listed(object_file: Path) -> None:
+    contents = {one.name: one.type for one in list_contents(object_file)}
+    assert contents == {
+        "let_pass": "xdp",
+        "add_up": "xdp",
+        "answer": "socket_filter",
+        "compare": "raw_tracepoint",
+        "on_switch": "tracing",
+        "reach_too_far": "xdp",
+    }
+
+
+def test_the_verifier_says_what_it_had_to_do_and_why_it_refuses(object_file: Path) -> None:
+    verdicts = {one.program: one for one in verify(object_file)}
+    add_up = verdicts["add_up"]
+    assert add_up.refusal is None
+    assert add_up.figures
+    assert add_up.figures.instructions > 100
+    assert verdicts["let_pass"].figures
+    assert verdicts["let_pass"].figures.instructions == 2
+    refusal = verdicts["reach_too_far"].refusal
+    assert refusal
+    assert "invalid access to packet" in refusal.message
+    assert refusal.instruction.endswith("+100)")
+    assert refusal.source == "return data[100];"
+    assert (Path(refusal.file).name, refusal.line) == ("measured.bpf.c", refusal_line())
+
+
+def refusal_line() -> int:
+    lines = (SOURCES / "measured.bpf.c").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if "return data[100]" in line)
+
+
+def test_work_takes_longer_than_none(object_file: Path) -> None:
+    nothing = bench(object_file, "let_pass", Plan(**QUICK))
+    work = bench(object_file, "add_up", Plan(**QUICK))
+    assert nothing.ns_per_run.value < work.ns_per_run.value
+    assert work.ns_per_run.low <= work.ns_per_run.value <= work.ns_per_run.high
+    assert (work.return_value, work.way, len(work.loads)) == (2, "test run", 3)
+    assert work.instructions > nothing.instructions
+
+
+def test_maps_are_prepared_and_return_values_are_checked(object_file: Path) -> None:
+    element = (bytes(4), (42).to_bytes(4, "little"))
+    result = bench(object_file, "answer", Plan(maps={"answers": [element]}, expected=42, **QUICK))
+    assert result.return_value == 42
+    with pytest.raises(RecordingError, match="returned 0, not 42"):
+        bench(object_file, "answer", Plan(expected=42, **QUICK))
+
+
+def test_a_program_that_runs_once_a_call_is_measured_by_statistics(object_file: Path) -> None:
+    result = bench(object_file, "compare", Plan(context=(7).to_bytes(8, "little"), **QUICK))
+    assert result.return_value == 1
+    assert 0 < result.empty_ns < 10_000
+
+
+def test_a_program_is_measured_where_it_is_attached(object_file: Path) -> None:
+    done = run_stackhound(
+        "bpf", "bench", object_file, "--program", "on_switch", "--in-place", "sleep 0.01", "--json",
+        "--loads", "2", "--most-loads", "2", "--batches", "2",
+    )  # fmt: skip
+    document = json.loads(done.stdout)
+    assert done.returncode in (0, 4)
+    assert document["way"] == "in place"
+    assert document["low"] <= document["ns_per_run"] <= document["high"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (("bench", "OBJECT", "--program", "reach_too_far"), 1, "refuses reach_too_far"),
+        (("bench", "OBJECT", "--program", "on_switch"), 2, "only where they are attached"),
+        (("bench", "OBJECT", "--program", "none"), 2, "let_pass"),
+        (("bench", "/etc/hostname", "--program", "none"), 2, "not an object file"),
+        (("verify", "OBJECT", "--program", "none"), 2, "let_pass"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(
+    object_file: Path, arguments: tuple[str, ...], status: int, told: str
+) -> None:
+    done = run_stackhound("bpf", *(str(object_file) if one == "OBJECT" else one for one in arguments))
+    assert (done.returncode, done.stderr.count(b"\n")) == (status, 1), done.stderr
+    assert told in done.stderr.decode()
+
+
+def test_a_refused_program_makes_verify_fail(object_file: Path) -> None:
+    done = run_stackhound("bpf", "verify", object_file)
+    assert done.returncode == 1
+    assert "add_up: accepted" in done.stdout.decode()
+    assert "measured.bpf.c" in done.stdout.decode()
+
+
+def test_a_packet_that_is_too_short_is_refused(object_file: Path) -> None:
+    with pytest.raises(UsageError, match="14 bytes"):
+        bench(object_file, "let_pass", Plan(packet=b"short", **QUICK))
