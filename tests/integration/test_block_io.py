@@ -167,6 +167,7 @@ def test_a_command_and_other_events_are_recorded_together(device: Path, tmp_path
     read = ("dd", f"if={device}", "of=/dev/null", "bs=4k", f"count={COUNT}", "iflag=direct")
     done = run_stackhound("record", "--as-root", *events, "-o", out, "--", *read)
     assert done.returncode == 0, done.stderr
+    assert any(line.split()[-2:] == [device.name, "read"] for line in done.stderr.decode().splitlines() if line)
     done = run_stackhound("report", out, "--event", "block-io", "--latency", "--sort", "comm,device", "--json")
     document = json.loads(done.stdout)
     (row,) = [row for row in document["rows"] if row["device"] == device.name]

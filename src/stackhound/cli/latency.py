@@ -16,6 +16,7 @@ import numpy as np
 
 from stackhound.cli.breakdown import SAMPLE_KEYS, group_samples
 from stackhound.errors import UsageError
+from stackhound.profile.durations import are_sums, durations_ns
 from stackhound.profile.escape import printable
 from stackhound.profile.requests import request_bytes
 from stackhound.profile.units import format_value
@@ -51,8 +52,7 @@ def measure(profile: Profile, event: Event, keys: Sequence[str]) -> list[Row]:
     """
     _check(profile, event, keys)
     groups = group_samples(profile, event, keys)
-    is_of_event = profile.numbers("samples", "event") == event.id
-    duration_ns = profile.numbers("samples", "duration_ns")[is_of_event]
+    duration_ns = durations_ns(profile, event)
     count = profile.samples_of(event).count
     sizes = request_bytes(profile, event) if event.name == "block-io" else None
     rows = [
@@ -67,10 +67,9 @@ def _check(profile: Profile, event: Event, keys: Sequence[str]) -> None:
     for key in keys:
         if key not in SAMPLE_KEYS:
             raise UsageError(f"cannot tell latencies by {key!r}", f"use {', '.join(SAMPLE_KEYS)}")
-    if profile.metadata.get("options", {}).get("aggregate"):
+    if are_sums(profile):
         raise UsageError("under --aggregate only sums of times are recorded", "record without it")
-    is_of_event = profile.numbers("samples", "event") == event.id
-    if not profile.numbers("samples", "duration_ns")[is_of_event].any():
+    if not durations_ns(profile, event).any():
         raise UsageError(f"samples of {event.name} last no time", "name another --event, for example block-io")
 
 

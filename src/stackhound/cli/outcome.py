@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stackhound.profile.durations import tells_durations
 from stackhound.profile.escape import printable
 from stackhound.profile.facts import cost_and_loss, describe_event, notes
 from stackhound.profile.units import format_value
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stackhound.cli.output import Target
-    from stackhound.profile import Profile
+    from stackhound.profile import Event, Profile
 
 TOP_FUNCTIONS = 10
 
@@ -29,11 +30,22 @@ def describe_outcome(profile: Profile, target: Target, event: str | None, column
                 if len(top)
                 else ["no sample: it did not run, or was filtered out"]
             )
+            yield from latencies(profile, one)
             yield ""
     yield cost_and_loss(profile)
     yield from (f"note: {note}" for note in notes(profile))
     if target.path is not None:
         yield printable(f"wrote {target.path}{_size(target.path)}{_next_steps(profile, target)}")
+
+
+def latencies(profile: Profile, event: Event) -> Iterator[str]:
+    """How long requests to each block device took; nothing of other events, and where times were summed up."""
+    if event.name != "block-io" or not tells_durations(profile, event):
+        return
+    from stackhound.cli.latency import DEFAULT_KEYS, draw, measure
+
+    keys = DEFAULT_KEYS[event.name]
+    yield from ("", *draw(measure(profile, event, keys), keys, 0))
 
 
 def _size(path: Path) -> str:
