@@ -31,6 +31,7 @@ NAMES = (
     "flood",
     "faults",
     "off_cpu",
+    "off_cpu_memory",
     "block_io",
     "shares",
     "tree",
@@ -40,6 +41,7 @@ NAMES = (
     "python_slowdown",
     "dump",
     "scale",
+    "bpf_programs",
 )
 
 

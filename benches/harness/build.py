@@ -43,6 +43,13 @@ def compile_bpf(design: str) -> Path:
     return _make(path, OUTPUT / f"{design}.bpf.o", (*compiler, *BPF_FLAGS, architecture, *includes))
 
 
+def compile_fixture(source: Path) -> Path:
+    """A BPF program that needs nothing but the kernel's public headers, as an object file."""
+    compiler = (sys.executable, "-m", "ziglang", "cc", "-target", "bpfel-freestanding", "-c")
+    includes = ("-I/usr/include", f"-I/usr/include/{platform.machine()}-linux-gnu")
+    return _make(source, OUTPUT / f"{source.name.partition('.')[0]}.bpf.o", (*compiler, *BPF_FLAGS, *includes))
+
+
 def build_example(name: str) -> Path:
     """An example of a crate. For the whole workspace, as the module was built: other sets of features build anew."""
     command = ("cargo", "build", "--release", "--quiet", "--locked", "--workspace", "--example", name)
