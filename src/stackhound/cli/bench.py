@@ -13,10 +13,14 @@ from stackhound.errors import UsageError
 #: Each subcommand's file in this package is called ``bench_NAME``.
 SUBCOMMANDS: Final = {
     "run": "Run the benchmarks that a file declares.",
+    "compare": "Compare two builds, commands or files with results.",
+    "gate": "Compare, and exit with 3 where there is a regression.",
 }
 EXAMPLES: Final = (
     ("what bench.toml declares, into a file", "stackhound bench run bench.toml -o new.json"),
     ("what another harness measured, for Bencher", "stackhound bench run target/criterion --bmf -o -"),
+    ("two builds, in turns, until the answer is clear", "stackhound bench compare --config bench.toml ../main ."),
+    ("an exit status for CI", "stackhound bench gate --config bench.toml ../main ."),
 )
 
 
