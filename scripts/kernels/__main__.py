@@ -13,6 +13,7 @@ import argparse
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("kernel", choices=SUITES, help="its version")
     parser.add_argument("--accel", choices=("tcg", "kvm"), default="tcg", help="how QEMU runs it")
     options, arguments = parser.parse_known_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("kernels: ended"))  # not without the guest
     try:
         sys.exit(run(options.kernel, options.accel, arguments or ["-m", "kernel_guest"]))
     except Unavailable as error:

@@ -73,6 +73,7 @@ def names(thread: Thread, kind: str) -> list[str]:
     return [frame.name for frame in thread.frames if frame.kind == kind]
 
 
+@pytest.mark.kernel_guest
 def test_each_thread_is_in_the_function_that_it_waits_in(waiting: tuple[Program, dict[str, int]]) -> None:
     program, tids = waiting
     threads = threads_of(program.pid)
@@ -85,6 +86,7 @@ def test_each_thread_is_in_the_function_that_it_waits_in(waiting: tuple[Program,
     assert "main" in names(threads[program.pid], "user")
 
 
+@pytest.mark.kernel_guest
 def test_what_a_thread_waits_for_is_said(waiting: tuple[Program, dict[str, int]]) -> None:
     program, tids = waiting
     threads = threads_of(program.pid)

@@ -45,6 +45,7 @@ def test_a_process_may_be_let_in_while_the_recording_runs() -> None:
     assert {sample.pid for sample in samples} <= {first.pid, second.pid}
 
 
+@pytest.mark.kernel_guest
 def test_children_and_grandchildren_are_followed() -> None:
     with Program(build("family.c"), "100") as program:
         samples = samples_of(record_whole(program, frequency_hz=999))
@@ -61,6 +62,7 @@ def test_children_are_left_out_when_they_are_not_to_be_followed() -> None:
     assert count(samples, "parent_work") > 0
 
 
+@pytest.mark.kernel_guest
 def test_only_threads_of_a_name_are_recorded() -> None:
     with Program(build("threads.c", "-lpthread"), "200") as program:
         profile = record_whole(program, frequency_hz=999, comm="brewer")

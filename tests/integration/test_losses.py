@@ -23,6 +23,7 @@ pytestmark = pytest.mark.ebpf
 TWO_PAGES = 8192
 
 
+@pytest.mark.kernel_guest
 @pytest.mark.parametrize("aggregate", [False, True], ids=["plain", "aggregated"])
 def test_every_sample_is_stored_or_counted_as_lost(aggregate: bool) -> None:
     with Program(build("shares.c"), FOR_EVER) as program:
@@ -69,6 +70,7 @@ def test_a_reader_that_was_stopped_for_a_while_loses_samples_and_counts_each(tmp
     assert f"{lost:,} ring full" in said.decode()
 
 
+@pytest.mark.kernel_guest
 def test_several_events_at_once_are_accounted_for() -> None:
     with Program(build("shares.c"), "1000") as program:
         profile = record_whole(
@@ -77,6 +79,7 @@ def test_several_events_at_once_are_accounted_for() -> None:
     assert_accounted_for(profile)
 
 
+@pytest.mark.kernel_guest
 def test_filtered_samples_are_accounted_for() -> None:
     with Program(build("threads.c", "-lpthread"), "300") as program:
         profile = record_whole(program, frequency_hz=4999, comm="baker", user_only=True)

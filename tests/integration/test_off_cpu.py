@@ -97,6 +97,7 @@ def test_the_time_that_threads_were_away_is_found_where_they_were(at_departure: 
         assert there > 0.8 * found[name]  # the rest: preempted elsewhere, or on the way
 
 
+@pytest.mark.kernel_guest
 @WAYS
 def test_each_absence_says_what_the_thread_waited_for(at_departure: bool) -> None:
     absences = absences_of(record_absences(*REASONS, off_cpu_at_departure=at_departure)[0])
@@ -116,6 +117,7 @@ def test_the_report_sums_time_by_what_was_waited_for(tmp_path: Path) -> None:
     assert rows["wait_for_futex", "futex"] == pytest.approx(truth["wait_for_futex"], rel=0.2)
 
 
+@pytest.mark.kernel_guest
 @WAYS
 def test_a_stack_ends_in_the_scheduler_and_not_in_what_looked_at_it(at_departure: bool) -> None:
     profile, _ = record_absences("nap_once", off_cpu_at_departure=at_departure)
@@ -123,6 +125,7 @@ def test_a_stack_ends_in_the_scheduler_and_not_in_what_looked_at_it(at_departure
     assert {one.names[-1] for one in absences_of(profile) if one.reason != "start"} == {"__schedule"}
 
 
+@pytest.mark.kernel_guest
 @WAYS
 def test_threads_that_take_turns_are_preempted_and_ready_all_the_time(at_departure: bool) -> None:
     profile, _ = record_absences("take_turns", off_cpu_at_departure=at_departure)
@@ -134,6 +137,7 @@ def test_threads_that_take_turns_are_preempted_and_ready_all_the_time(at_departu
     assert ready_ns > 0.85 * sum(one.duration_ns for one in turns)
 
 
+@pytest.mark.kernel_guest
 @WAYS
 def test_each_short_absence_is_a_sample_when_all_are_asked_for(at_departure: bool) -> None:
     profile, truth = record_absences("nap_often", off_cpu_exact=True, off_cpu_at_departure=at_departure)
@@ -143,6 +147,7 @@ def test_each_short_absence_is_a_sample_when_all_are_asked_for(at_departure: boo
     assert sum(one.value for one in absences) == pytest.approx(truth["nap_often"], rel=0.001, abs=UNSURE_NS / 10)
 
 
+@pytest.mark.kernel_guest
 @WAYS
 def test_short_absences_share_samples_that_stand_for_all_of_them(at_departure: bool) -> None:
     profile, truth = record_absences("nap_often", off_cpu_at_departure=at_departure)
@@ -185,6 +190,7 @@ def test_a_thread_that_sleeps_all_along_is_there(at_departure: bool) -> None:
     assert_accounted_for(recording.profile)
 
 
+@pytest.mark.kernel_guest
 @WAYS
 def test_a_command_that_sleeps_is_recorded_from_its_first_instruction(at_departure: bool, tmp_path: Path) -> None:
     out = tmp_path / "sleep.folded"

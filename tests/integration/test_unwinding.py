@@ -49,6 +49,7 @@ def between(sample: Sample, first: str, last: str) -> tuple[str, ...]:
     return names[names.index(first) : names.index(last) + 1]
 
 
+@pytest.mark.kernel_guest
 def test_every_stack_reaches_the_start_of_its_thread(callers: list[Sample]) -> None:
     assert count(where(callers, is_complete)) == count(callers), ends(callers)
     roots = {sample.names[0] for sample in callers}
@@ -56,6 +57,7 @@ def test_every_stack_reaches_the_start_of_its_thread(callers: list[Sample]) -> N
     assert all(root == "_start" or root.startswith(("clone", "__clone")) for root in roots), roots
 
 
+@pytest.mark.kernel_guest
 def test_no_frame_of_a_deep_recursion_is_missing(callers: list[Sample]) -> None:
     for sample in where(callers, lambda sample: "descend" in sample.names):
         assert between(sample, "main", "work") == ("main", *["descend"] * (DEPTH + 1), "work")
@@ -67,6 +69,7 @@ def test_what_the_c_library_calls_back_has_its_callers(callers: list[Sample]) ->
         assert "qsort" in " ".join(between(sample, "sort_numbers", "compare"))
 
 
+@pytest.mark.kernel_guest
 @pytest.mark.parametrize("caller", ["interrupt", "interrupt_elsewhere"])
 def test_a_signal_handler_stands_on_what_it_interrupted(callers: list[Sample], caller: str) -> None:
     for sample in where(callers, lambda sample: {"on_signal", caller} <= set(sample.names)):
@@ -149,6 +152,7 @@ def test_a_program_that_becomes_another_is_unwound_as_the_new_one() -> None:
         assert sample.names[0] in ("_start", "_dl_start_user"), sample.names
 
 
+@pytest.mark.kernel_guest
 def test_children_that_only_fork_have_their_parents_tables() -> None:
     with Program(build("family.c"), "400") as program:
         samples = samples_of(record_whole(program, frequency_hz=999))
