@@ -77,7 +77,7 @@ struct sample_header {
  * HAS_PYTHON Python's frames (below), and what the kind of record has to say: for RECORD_COMBINED the number of
  * observations and the time of the last one, for RECORD_ADDRESSED an address, for RECORD_OFF_CPU a
  * struct off_cpu, for RECORD_WAKING its number, for RECORD_BLOCK_IO a struct block_step, for RECORD_DEPARTURE its number
- * and, above 32 bits, the site.
+ * and, above 32 bits, the site, for RECORD_FAULT a struct fault.
  */
 struct sample {
 	struct sample_header header;
@@ -133,6 +133,16 @@ enum block_trait {
 	BLOCK_LAST = 16, /* nothing of it is left to be done */
 };
 
+/* A page fault, up to where the kernel counts it. */
+struct fault {
+	u64 address; /* of the memory that was touched */
+	u64 ns;      /* how long it took; 0: not measured */
+	u64 inode;   /* of the file whose page was not mapped, if it is one's */
+	u64 page;    /* of that file */
+	u32 device;
+	u32 has_file;
+};
+
 /* What user space may change while the programs run. */
 struct settings {
 	u64 off_cpu_period_ns; /* absences at least so long are samples; of shorter ones so much makes a sample */
@@ -175,6 +185,7 @@ enum record_kind {
 	RECORD_WAKING = 5, /* no sample: who woke a thread, whose sample tells the record's number */
 	RECORD_BLOCK_IO = 6,
 	RECORD_DEPARTURE = 7, /* the stack with which a thread leaves a CPU, and the number of that departure */
+	RECORD_FAULT = 8,     /* a sample of a page fault, timed */
 };
 
 /*
@@ -291,9 +302,10 @@ struct config {
 	u8 queue_comes_first;    /* among what tracepoints tell of requests: until Linux 5.10 */
 	u32 addressed;           /* a bit each: events that tell the address of the memory that was touched */
 	u32 block_io_event;      /* its index */
+	u32 timed_faults;        /* a bit each: events whose samples tell a struct fault */
 	u8 off_cpu_at_departure; /* threads are seen when they leave a CPU, not when they come back */
 	u8 tells_end;            /* block_io_done does; otherwise it is when the last byte is done */
-	u8 reserved[2];
+	u8 reserved[6];
 };
 
 /* A process for good. */

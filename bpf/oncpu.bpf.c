@@ -5,6 +5,7 @@
 #include "walk.h"
 #include "emit.h"
 #include "combine.h"
+#include "fault_times.h"
 
 /* Where a sample waits to be combined: 4 KiB do not fit on the BPF stack. */
 struct {
@@ -59,6 +60,8 @@ static __always_inline u32 add_address(struct sample *sample, u64 address)
 
 	if (!address)
 		return words;
+	if (config.timed_faults && config.timed_faults & 1U << sample->header.event % MAX_EVENTS)
+		return add_fault(sample, words, address);
 	sample->header.kind = RECORD_ADDRESSED;
 	sample->words[words % MAX_SAMPLE_WORDS] = address;
 	return words + 1;

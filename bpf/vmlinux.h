@@ -180,10 +180,12 @@ struct task_struct {
 
 struct super_block {
 	unsigned long s_magic;
+	u32 s_dev;
 };
 
 struct inode {
 	struct super_block *i_sb;
+	unsigned long i_ino;
 };
 
 struct file {
@@ -193,6 +195,11 @@ struct file {
 struct vm_area_struct {
 	unsigned long vm_end;
 	struct file *vm_file;
+};
+
+struct vm_fault {
+	struct vm_area_struct *vma;
+	unsigned long pgoff;
 };
 
 struct gendisk {

@@ -11,7 +11,7 @@ use std::process::Command;
 mod abi;
 
 /// Each becomes an object of its own: those that record, the one that looks at threads, the one that looks up names.
-const OBJECTS: [&str; 4] = ["programs", "dump", "absent", "names"];
+const OBJECTS: [&str; 5] = ["programs", "dump", "absent", "fault_times", "names"];
 
 const ARCHITECTURES: [&str; 2] = ["-D__TARGET_ARCH_x86", "-D__TARGET_ARCH_arm64"];
 

@@ -75,6 +75,7 @@ def touched_offsets(profile: Profile, path: str) -> list[int]:
     return [offset for number, offset in rows if paths[number] == path]
 
 
+@pytest.mark.kernel_guest
 def test_the_total_of_a_process_is_the_kernels_own() -> None:
     profile, truth = record_faults("sites", "3000", "9000", events=("minor-faults",), period=100)
     event = profile.event()
@@ -84,6 +85,7 @@ def test_the_total_of_a_process_is_the_kernels_own() -> None:
     assert_accounted_for(profile)
 
 
+@pytest.mark.kernel_guest
 def test_children_that_come_and_go_are_counted_to_the_last_fault() -> None:
     profile, truth = record_faults("children", "40", "250", events=("minor-faults",))
     assert exact_total(profile, profile.event()) == truth.minor >= 10_000
@@ -104,6 +106,7 @@ def test_copies_of_pages_that_a_parent_shares_are_the_childs_faults() -> None:
     assert abs(found - 5000) <= DEVIATIONS * 10 * (len(samples) ** 0.5 + 1)
 
 
+@pytest.mark.kernel_guest
 def test_each_fault_is_a_sample_where_that_is_asked_for() -> None:
     profile, truth = record_faults("sites", "1000", "3000", events=("minor-faults",), period=1)
     samples = samples_of(profile)
@@ -144,6 +147,7 @@ def test_samples_that_are_combined_in_the_kernel_stand_for_as_many() -> None:
     assert_accounted_for(profile)
 
 
+@pytest.mark.kernel_guest
 def test_pages_that_are_on_the_disk_only_are_major_faults(tmp_path: Path) -> None:
     path = Path.cwd() / "target" / f"cold-{tmp_path.name}"  # a temporary directory may be in memory
     path.parent.mkdir(exist_ok=True)
@@ -165,6 +169,18 @@ def test_pages_that_are_on_the_disk_only_are_major_faults(tmp_path: Path) -> Non
     offsets = touched_offsets(profile, str(path))
     assert len(offsets) >= 0.9 * truth.major
     assert {offset // 4096 for offset in offsets} <= set(range(500))
+    check_times(profile, samples)
+
+
+def check_times(profile: Profile, samples: Sequence[Sample]) -> None:
+    """Faults are timed where the kernel lets programs look at its functions; elsewhere the profile says so."""
+    (trigger,) = {event.trigger for event in profile.events if event.name == "major-faults"}
+    times_ns = profile.numbers("faults", "ns").tolist()
+    if "fentry" in trigger:
+        assert sum(0 < time_ns < profile.duration_ns for time_ns in times_ns) >= 0.9 * len(samples)
+    else:
+        assert not any(times_ns)
+        assert [note for note in profile.metadata["notes"] if "page faults are not timed" in note]
 
 
 def test_a_fault_shows_the_function_that_touched_the_page() -> None:

@@ -220,6 +220,7 @@ impl Intake {
             addresses: None,
             period: is_hardware_time.then_some(header.period),
             memory,
+            fault_ns: sample.fault.map_or(0, |fault| fault.ns),
             off_cpu: sample.off_cpu.map(off_cpu_row),
             waker: sample.off_cpu.and_then(|away| self.wakers.take(away.waking)),
             block_io: None,
@@ -268,8 +269,11 @@ impl Intake {
     /// The memory whose touch the sample is of, and where in it.
     fn touched_memory(&mut self, sample: &RawSample<'_>) -> Option<(ObjectId, u64)> {
         let (pid, now_ns) = (sample.header.tgid, sample.header.boottime_ns);
-        self.memory
-            .place(pid, sample.address?, now_ns, &mut self.files, &mut self.profile)
+        let by_address = (self.memory).place(pid, sample.address?, now_ns, &mut self.files, &mut self.profile);
+        by_address.or_else(|| {
+            self.memory
+                .place_in_file(&sample.fault?, &mut self.files, &mut self.profile)
+        })
     }
 
     /// The user stack and, below it, kernel frames, which come leaf first.

@@ -21,6 +21,7 @@ mod deputy;
 mod drain;
 mod dump;
 mod error;
+mod fault_times;
 mod fault_totals;
 mod files;
 mod informer;

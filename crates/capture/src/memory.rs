@@ -1,5 +1,6 @@
 //! What memory lies at an address of a process: a file, the heap, a stack, or memory without a name.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -8,9 +9,14 @@ use stackhound_core::maps::{Map, parse_maps};
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{ObjectId, ObjectKind};
 
+use crate::abi;
 use crate::files::FileStore;
 use crate::processes::is_shared_anonymous;
 use crate::procfs;
+
+/// The kernel's own numbers of devices (include/linux/kdev_t.h).
+const MINOR_BITS: u32 = 20;
+const MINOR_MASK: u32 = (1 << MINOR_BITS) - 1;
 
 /// A path takes at most that, with its zero (PATH_MAX).
 const NAME_BYTES: usize = 4096;
@@ -42,6 +48,8 @@ const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
 /// Looks at memory when a sample says that it was touched there.
 #[derive(Default)]
 pub struct Memory {
+    /// Files that are no code, by device and inode.
+    seen: HashMap<((u32, u32), u64), ObjectId>,
     /// Of the last look without the query.
     slow_look_ns: u64,
 }
@@ -62,10 +70,38 @@ impl Memory {
         Some(match name_of(&map) {
             Some(name) => (profile.object(ObjectKind::Data, name, &[]), offset),
             None => (
-                object_of_file(&map, files, profile),
+                self.object_of_file(&map, files, profile),
                 map.file_offset.0.wrapping_add(offset),
             ),
         })
+    }
+
+    /// The same as the kernel knows it of a fault in a file that was seen before, when nobody can be asked any more.
+    pub fn place_in_file(
+        &self,
+        fault: &abi::Fault,
+        files: &mut FileStore,
+        profile: &mut Profile,
+    ) -> Option<(ObjectId, u64)> {
+        let (device, inode) = ((fault.device >> MINOR_BITS, fault.device & MINOR_MASK), fault.inode);
+        // SAFETY: asks for a constant.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        let object = match files.known(device, inode) {
+            _ if fault.has_file == 0 => None,
+            Some(file) => Some(files.object(file, profile)),
+            None => self.seen.get(&(device, inode)).copied(),
+        };
+        object.map(|object| (object, fault.page * page_bytes))
+    }
+
+    /// A program or library that is known by its code, else the file by its name and inode.
+    fn object_of_file(&mut self, map: &Map, files: &mut FileStore, profile: &mut Profile) -> ObjectId {
+        if let Some(file) = files.known(map.device, map.inode) {
+            return files.object(file, profile);
+        }
+        let object = data_object(map, profile);
+        self.seen.insert((map.device, map.inode), object);
+        object
     }
 
     /// Reads all mappings of the process, which takes some 100 µs: not more often than each 10 ms.
@@ -130,11 +166,7 @@ fn name_of(map: &Map) -> Option<&'static str> {
     }
 }
 
-/// A program or library that is known by its code, else the file by its name and inode.
-fn object_of_file(map: &Map, files: &mut FileStore, profile: &mut Profile) -> ObjectId {
-    if let Some(file) = files.known(map.device, map.inode) {
-        return files.object(file, profile);
-    }
+fn data_object(map: &Map, profile: &mut Profile) -> ObjectId {
     let identity: Vec<u8> = [u64::from(map.device.0), u64::from(map.device.1), map.inode]
         .iter()
         .flat_map(|number| number.to_le_bytes())

@@ -125,6 +125,13 @@ impl Trigger {
         }
     }
 
+    /// Faults are timed: says by what.
+    pub fn note_timing(&mut self) {
+        if self.faults().is_some() {
+            self.name += ", timed by fentry of handle_mm_fault";
+        }
+    }
+
     /// Opens it on one CPU for every process, disabled.
     pub fn open(&self, cpu: u32) -> io::Result<OwnedFd> {
         open(&self.attributes(), EVERY_PROCESS, cpu as i32)

@@ -17,6 +17,7 @@ use crate::cost;
 use crate::cpus;
 use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault_times::{self, FaultTimes};
 use crate::fault_totals::{self, FaultTotals};
 use crate::options::{Options, Sampling};
 use crate::perf_event::{self, Trigger};
@@ -39,6 +40,8 @@ pub struct Programs {
     _followers: Vec<Link>,
     /// Of each process; None where nobody asks.
     pub fault_totals: Option<FaultTotals>,
+    /// None where nobody asks, or the kernel refuses.
+    pub fault_times: Option<FaultTimes>,
     object: Object,
     settings: abi::Settings,
     triggers: Vec<Trigger>,
@@ -83,8 +86,22 @@ impl Programs {
             ));
         }
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
-        let config = configure(options, &triggers, rings, combine_slots, has_cookie);
-        let mut object = load(&config, rings, options, &triggers)?;
+        let mut config = configure(options, &triggers, rings, combine_slots, has_cookie);
+        let mut fault_times = match fault_times::are_wanted(options, &triggers) {
+            true => FaultTimes::begin(&config).ok(), // where it is refused, faults are sampled all the same
+            false => None,
+        };
+        if fault_times.is_some() {
+            config.timed_faults = bits_of(&triggers, |trigger| trigger.faults().is_some());
+        }
+        let shared = fault_times.as_mut().map(FaultTimes::maps);
+        let mut object = load(
+            &config,
+            rings,
+            options,
+            &triggers,
+            shared.as_ref().map_or(&[], |maps| maps),
+        )?;
         let followers = attach_followers(&mut object)?;
         let counted = vec![0; triggers.len()];
         let mut programs = Self {
@@ -92,6 +109,7 @@ impl Programs {
             hooks: Vec::new(),
             _followers: followers,
             fault_totals: None,
+            fault_times,
             object,
             settings: abi::Settings {
                 off_cpu_period_ns: 0,
@@ -467,7 +485,8 @@ pub fn configure(
         addressed: bits_of(triggers, Trigger::has_address),
         block_io_event: options.block_io_event().unwrap_or(0) as u32,
         tells_end: block.has_done.into(),
-        reserved: [0; 2],
+        reserved: [0; 6],
+        timed_faults: 0,
     }
 }
 
@@ -567,7 +586,13 @@ fn prev_power_of_two(number: usize) -> usize {
     if number == 0 { 0 } else { 1 << number.ilog2() }
 }
 
-fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Trigger]) -> Result<Object> {
+fn load(
+    config: &abi::Config,
+    rings: &Layout,
+    options: &Options,
+    triggers: &[Trigger],
+    shared: &[(&str, MapHandle)],
+) -> Result<Object> {
     let mut object = open(PROGRAMS, config)?;
     let mut map = open_map(&mut object, "rings");
     map.set_max_entries(rings.rings() as u32)
@@ -579,10 +604,16 @@ fn load(config: &abi::Config, rings: &Layout, options: &Options, triggers: &[Tri
         ("presences", options.off_cpu_event().is_some()),
         ("last_departures", options.sees_departures()),
         ("new_sites", options.sees_departures()),
+        ("fault_times", !shared.is_empty()),
     ] {
         open_map(&mut object, name)
             .set_autocreate(is_used)
             .map_err(|error| bpf_error("a map cannot be left out", &error))?;
+    }
+    for (name, map) in shared {
+        open_map(&mut object, name)
+            .reuse_fd(map.as_fd())
+            .map_err(|error| bpf_error("a map cannot be shared", &error))?;
     }
     let block = wanted_block_tracepoints(options);
     for mut program in object.progs_mut() {

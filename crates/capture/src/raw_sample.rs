@@ -22,6 +22,8 @@ pub struct RawSample<'a> {
     pub last_ns: u64,
     /// Of the memory that was touched, where the event tells it.
     pub address: Option<ProcessAddr>,
+    /// Of a page fault: how long it took, and of which file it is.
+    pub fault: Option<abi::Fault>,
     /// Of a thread's time off the CPU: how it was.
     pub off_cpu: Option<abi::OffCpu>,
     /// Of what is no sample, but tells who woke a thread: its number.
@@ -64,6 +66,7 @@ const HEADER_WORDS: usize = size_of::<abi::SampleHeader>() / 8;
 /// A count and a time, behind the addresses of a record of combined samples.
 const COMBINED_WORDS: usize = 2;
 const OFF_CPU_WORDS: usize = size_of::<abi::OffCpu>() / 8;
+const FAULT_WORDS: usize = size_of::<abi::Fault>() / 8;
 const BLOCK_STEP_WORDS: usize = size_of::<abi::BlockStep>() / 8;
 
 impl<'a> RawSample<'a> {
@@ -75,6 +78,7 @@ impl<'a> RawSample<'a> {
             abi::RECORD_COMBINED => COMBINED_WORDS,
             abi::RECORD_ADDRESSED | abi::RECORD_WAKING | abi::RECORD_DEPARTURE => 1,
             abi::RECORD_OFF_CPU => OFF_CPU_WORDS,
+            abi::RECORD_FAULT => FAULT_WORDS,
             abi::RECORD_BLOCK_IO => BLOCK_STEP_WORDS,
             _ => 0,
         };
@@ -102,6 +106,7 @@ impl<'a> RawSample<'a> {
             count: 1,
             last_ns: header.boottime_ns,
             address: None,
+            fault: None,
             off_cpu: None,
             waking: None,
             block_step: None,
@@ -119,6 +124,11 @@ impl<'a> RawSample<'a> {
                     site: away.site,
                 });
             }
+            (abi::RECORD_FAULT, _) => {
+                let fault = fault(rest)?;
+                sample.fault = Some(fault);
+                sample.address = Some(ProcessAddr(fault.address));
+            }
             (abi::RECORD_WAKING, [number, ..]) => sample.waking = Some(*number),
             (abi::RECORD_BLOCK_IO, _) => sample.block_step = Some(block_step(rest)?),
             (abi::RECORD_DEPARTURE, [number, ..]) => sample.departure = Some(departure(*number)),
@@ -133,6 +143,12 @@ fn departure(word: u64) -> Departure {
         number: word as u32,
         site: (word >> 32) as u32,
     }
+}
+
+fn fault(words: &[u64]) -> Option<abi::Fault> {
+    let words = words.get(..FAULT_WORDS)?;
+    // SAFETY: Fault is plain integers of this very size, and u64 are aligned for it.
+    Some(unsafe { std::ptr::read(words.as_ptr().cast()) })
 }
 
 fn off_cpu(words: &[u64]) -> Option<abi::OffCpu> {
@@ -277,6 +293,21 @@ mod tests {
             (u32::from(step.step), u32::from(step.traits)),
             (abi::BLOCK_COMPLETE, abi::BLOCK_LAST)
         );
+        assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
+        assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
+    }
+
+    #[test]
+    fn a_record_of_a_fault_has_its_details_behind_the_stack() {
+        let mut words = words(abi::RECORD_FAULT, 1, 1, &[10, 20]);
+        words.extend([0x7000, 900, 12, 3, 1 << 32 | 8 << 20 | 1]);
+        let sample = RawSample::parse(&words).unwrap();
+        let fault = sample.fault.unwrap();
+        assert_eq!(
+            (sample.address, fault.ns, fault.page),
+            (Some(ProcessAddr(0x7000)), 900, 3)
+        );
+        assert_eq!((fault.device, fault.has_file), (8 << 20 | 1, 1));
         assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
         assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
     }

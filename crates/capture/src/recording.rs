@@ -15,6 +15,7 @@ use crate::cost;
 use crate::cpus;
 use crate::drain::{Layout, Rings};
 use crate::error::{Error, Result};
+use crate::fault_times;
 use crate::fault_totals::{self, FaultCounts};
 use crate::informer;
 use crate::intake::Intake;
@@ -107,11 +108,16 @@ impl Recording {
         options.off_cpu_at_departure |= options.off_cpu_event().is_some() && !kernel_tells_arrivals();
         let online = cpus::online();
         let settle = |event| Trigger::settle(event, &options, online[0]);
-        let triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
+        let mut triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
         notes.extend(fault_totals::lack(&triggers));
         let hooks = options.hooks().len();
         let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online, hooks);
         let mut programs = Programs::load(&options, triggers.clone(), &layout)?;
+        if programs.fault_times.is_some() {
+            triggers.iter_mut().for_each(Trigger::note_timing);
+        } else if fault_times::are_wanted(&options, &triggers) {
+            notes.push("page faults are not timed: this kernel lets no program look at its functions (fentry)".into());
+        }
         let rings = Rings::new(programs.rings(), layout, &online)?;
         let sideband =
             Sideband::open(&online).map_err(|error| Error::system("processes cannot be followed", &error))?;

@@ -248,6 +248,8 @@ pub struct SampleRow<'a> {
     pub period: Option<u64>,
     /// The memory that was touched, and where in it, for the table `faults`.
     pub memory: Option<(ObjectId, u64)>,
+    /// How long the fault took; 0: not measured.
+    pub fault_ns: u64,
     /// Of time off the CPU, for the table `off_cpu`.
     pub off_cpu: Option<OffCpuRow>,
     /// Who ended that, for the table `wakers`.

@@ -64,8 +64,8 @@ pub(crate) struct Samples {
     pub(crate) addresses: Addresses,
     /// (row, period)
     pub(crate) periods: Vec<(u32, u64)>,
-    /// (row, object, offset)
-    pub(crate) faults: Vec<(u32, ObjectId, u64)>,
+    /// (row, object, offset, nanoseconds)
+    pub(crate) faults: Vec<(u32, ObjectId, u64, u64)>,
     pub(crate) thread_states: Vec<(u32, ThreadStateRow)>,
     pub(crate) off_cpu: Vec<(u32, OffCpuRow)>,
     pub(crate) wakers: Vec<(u32, WakerRow)>,
@@ -115,7 +115,9 @@ impl Samples {
             self.addresses.push(row, addresses);
         }
         self.periods.extend(sample.period.map(|period| (row, period)));
-        let memory = sample.memory.map(|(object, offset)| (row, object, offset));
+        let memory = sample
+            .memory
+            .map(|(object, offset)| (row, object, offset, sample.fault_ns));
         self.faults.extend(memory);
         self.off_cpu.extend(sample.off_cpu.map(|away| (row, away)));
         self.wakers.extend(sample.waker.map(|waker| (row, waker)));

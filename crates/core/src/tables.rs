@@ -122,14 +122,14 @@ impl Profile {
     }
 
     fn faults(&self, ids: &[u64]) -> RecordBatch {
-        let by_id = |&(row, object, offset): &(u32, ObjectId, u64)| (ids[row as usize], object, offset);
+        let by_id = |&(row, object, offset, ns): &(u32, ObjectId, u64, u64)| (ids[row as usize], object, offset, ns);
         let mut rows: Vec<_> = self.samples.faults.iter().map(by_id).collect();
         rows.sort_unstable();
         table([
             ("sample", uint64(rows.iter().map(|row| row.0)), false),
             ("object", uint32(rows.iter().map(|row| row.1.0)), false),
             ("offset", uint64(rows.iter().map(|row| row.2)), false),
-            ("ns", uint64(rows.iter().map(|_| 0)), false),
+            ("ns", uint64(rows.iter().map(|row| row.3)), false),
         ])
     }
 

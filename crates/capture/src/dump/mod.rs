@@ -255,6 +255,7 @@ fn without_stack(header: abi::SampleHeader) -> RawSample<'static> {
         python: None,
         count: 1,
         address: None,
+        fault: None,
         off_cpu: None,
         waking: None,
         block_step: None,
