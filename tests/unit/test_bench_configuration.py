@@ -7,6 +7,7 @@ import pytest
 from stackhound.bench import read_configuration
 from stackhound.bench.configuration import Benchmark
 from stackhound.bench.measures import Measure
+from stackhound.bench.thresholds import Threshold
 from stackhound.errors import UsageError
 
 WHOLE = """
@@ -26,6 +27,12 @@ function = "app.codec:Decoder.run"
 unit = "requests/second"
 better = "higher"
 floor = 2
+
+[[threshold]]
+measure = "wall"
+test = "t-test"
+upper = 0.99
+branch = "main"
 """
 
 
@@ -41,8 +48,10 @@ def test_commands_functions_and_measures_are_declared(tmp_path):
     assert parse == Benchmark("parse", ("./parse", "big.json"), measures=("cpu",), runs=3, warmups=0, timeout_s=1.5)
     assert decode == Benchmark("decode", function="app.codec:Decoder.run")
     assert found.measures == {"rate": Measure("rate", "requests/second", "higher", 2.0)}
+    assert found.thresholds == (Threshold("wall", "t-test", upper=0.99, branch="main"),)
 
 
+THRESHOLD = "[[threshold]]\nmeasure = 'wall'\ntest = 't-test'\n"
 BENCHMARK = '[[benchmark]]\nname = "a"\ncommand = ["true"]\n'
 
 
@@ -70,6 +79,15 @@ BENCHMARK = '[[benchmark]]\nname = "a"\ncommand = ["true"]\n'
         (BENCHMARK + '[measure.rate]\nbetter = "bigger"', "better = 'bigger'"),
         (BENCHMARK + "[measure.rate]\nfloor = -1", "makes no sense"),
         (BENCHMARK + "[measure.rate]\nexact = 1", "makes no sense"),
+        (BENCHMARK + "[threshold]\ntest = 'iqr'", "no list of tables"),
+        (BENCHMARK + "[[threshold]]\ntest = 'iqr'\nupper = 1", "for which measure"),
+        (BENCHMARK + THRESHOLD, "has no bound"),
+        (BENCHMARK + THRESHOLD.replace("t-test", "guess") + "upper = 0.9", "test = 'guess'"),
+        (BENCHMARK + THRESHOLD + "upper = 1.0", "it is a probability"),
+        (BENCHMARK + THRESHOLD + "lower = 0.3", "it is a probability"),
+        (BENCHMARK + THRESHOLD + "upper = -1", "upper = -1"),
+        (BENCHMARK + THRESHOLD + "upper = nan", "upper = nan"),
+        (BENCHMARK + THRESHOLD + "upper = 0.9\nmin_values = 0", "min_values = 0"),
     ],
 )
 def test_a_mistake_is_told_with_the_files_name(text, told, tmp_path):

@@ -17,11 +17,13 @@ better = "higher"
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from stackhound.bench.measures import Measure
+from stackhound.bench.thresholds import BY_PROBABILITY, TESTS, Threshold
 from stackhound.errors import UsageError, reason_of
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class Benchmark:
 class Configuration:
     benchmarks: tuple[Benchmark, ...]
     measures: dict[str, Measure] = field(default_factory=dict)
+    thresholds: tuple[Threshold, ...] = ()
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -93,7 +96,7 @@ def parse_configuration(document: Mapping[str, Any]) -> Configuration:
     Raises:
         UsageError: it says what makes no sense.
     """
-    _expect_keys("the file", document, {"benchmark", "measure"})
+    _expect_keys("the file", document, {"benchmark", "measure", "threshold"})
     tables = document.get("benchmark")
     if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
         raise UsageError("it declares no benchmark", "begin one with [[benchmark]]")
@@ -104,7 +107,11 @@ def parse_configuration(document: Mapping[str, Any]) -> Configuration:
     declared = document.get("measure", {})
     if not isinstance(declared, dict):
         raise UsageError("'measure' is no table", "write [measure.NAME]")
-    return Configuration(benchmarks, {name: _parse_measure(name, one) for name, one in declared.items()})
+    thresholds = document.get("threshold", [])
+    if not isinstance(thresholds, list) or not all(isinstance(one, dict) for one in thresholds):
+        raise UsageError("'threshold' is no list of tables", "begin each with [[threshold]]")
+    measures = {name: _parse_measure(name, one) for name, one in declared.items()}
+    return Configuration(benchmarks, measures, tuple(_parse_threshold(one) for one in thresholds))
 
 
 def _parse_benchmark(table: dict[str, Any]) -> Benchmark:
@@ -154,6 +161,31 @@ def _parse_measure(name: str, table: object) -> Measure:
     if type(floor) not in {int, float} or not floor >= 0 or type(exact) is not bool or not isinstance(unit, str):
         raise UsageError(f"{where} makes no sense", "unit is a text, floor a number, exact true or false")
     return Measure(name, unit, table.get("better", "lower"), float(floor), exact)
+
+
+def _parse_threshold(table: dict[str, Any]) -> Threshold:
+    _expect_keys("a threshold", table, set(Threshold._fields))
+    names = {key: table.get(key, "*") for key in ("benchmark", "measure", "branch", "testbed")}
+    if "measure" not in table or not all(isinstance(name, str) for name in names.values()):
+        raise UsageError("a threshold does not say for which measure", 'write measure = "wall"')
+    test = table.get("test")
+    if test not in {"static", *TESTS}:
+        raise UsageError(f"a threshold has test = {test!r:.40}", f"use static, {', '.join(TESTS)}")
+    if table.get("lower") is None and table.get("upper") is None:
+        raise UsageError(f"a threshold for {names['measure']!r:.40} has no bound", "give lower, upper or both")
+    for key in {"lower", "upper"} & table.keys():
+        _expect_bound(f"a threshold for {names['measure']!r:.40}", key, table[key], test)
+    for key in {"min_values", "max_values"} & table.keys():
+        if type(table[key]) is not int or not 1 <= table[key] <= MAX_RUNS:
+            raise UsageError(f"a threshold has {key} = {table[key]!r:.40}", f"use 1 to {MAX_RUNS}")
+    return Threshold(**table)
+
+
+def _expect_bound(where: str, key: str, bound: object, test: str) -> None:
+    if type(bound) not in {int, float} or not (isinstance(bound, (int, float)) and 0 <= bound < math.inf):
+        raise UsageError(f"{where}: {key} = {bound!r:.40}", "use a number of at least 0")
+    if test in BY_PROBABILITY and not 0.5 <= bound < 1:
+        raise UsageError(f"{where}: {key} = {bound!r:.40}", "it is a probability: use 0.5 to below 1, for example 0.99")
 
 
 def _expect_keys(where: str, table: Mapping[str, Any], known: set[str]) -> None:

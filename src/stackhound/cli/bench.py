@@ -15,6 +15,8 @@ SUBCOMMANDS: Final = {
     "run": "Run the benchmarks that a file declares.",
     "compare": "Compare two builds, commands or files with results.",
     "gate": "Compare, and exit with 3 where there is a regression.",
+    "history": "Keep results in a file, and show them over time.",
+    "check": "Hold results against the history, and exit with 3 where they are out of bounds.",
 }
 EXAMPLES: Final = (
     ("what bench.toml declares, into a file", "stackhound bench run bench.toml -o new.json"),
