@@ -27,6 +27,7 @@ from debian import Suite, Unavailable, cache
 #: Where Debian has which kernel. Backports move on, and so does this list.
 SUITES: Final = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "6.18": "trixie-backports"}
 CHECKOUT: Final = Path(__file__).parents[2]
+MARK: Final = "kernel_guest"
 #: The disk is sparse.
 DISK_BYTES: Final = 2 << 30
 TIMEOUT_S: Final = 1800
@@ -40,9 +41,15 @@ def main() -> None:
     options, arguments = parser.parse_known_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("kernels: ended"))  # not without the guest
     try:
-        sys.exit(run(options.kernel, options.accel, arguments or ["-m", "kernel_guest"]))
+        sys.exit(run(options.kernel, options.accel, arguments or ["-m", MARK, *marked_files()]))
     except Unavailable as error:
         sys.exit(f"kernels: {error}")
+
+
+def marked_files() -> list[str]:
+    """Those with such tests: a guest takes minutes to read all."""
+    files = sorted((CHECKOUT / "tests/integration").glob("test_*.py"))
+    return [str(path.relative_to(CHECKOUT)) for path in files if MARK in path.read_text()]
 
 
 def run(version: str, accelerator: str, arguments: list[str]) -> int:

@@ -32,7 +32,6 @@ from support_workloads import FOR_EVER, Program, build, line_of
 pytestmark = pytest.mark.ebpf
 
 
-@pytest.mark.kernel_guest
 def test_a_busy_loop_is_found_with_its_function_file_line_and_inlined_functions() -> None:
     with Program(build("busy.c"), "300") as program:
         samples = samples_of(record_whole(program, frequency_hz=999))
@@ -91,7 +90,6 @@ def test_time_in_the_kernel_stands_below_the_function_that_asked_for_it() -> Non
     assert any("vfs_read" in sample.names for sample in in_kernel)
 
 
-@pytest.mark.kernel_guest
 def test_threads_appear_with_their_names_and_ids_and_their_own_work() -> None:
     with Program(build("threads.c", "-lpthread"), "300") as program:
         profile = record_whole(program, frequency_hz=1999)
