@@ -1,4 +1,4 @@
-"""Programs of an object file: verified, and measured by running them."""
+"""Programs of an object file: verified, measured by running them, and sampled while they run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import platform
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from stackhound import _native
 from stackhound.bpf.bench import Plan, bench
 from stackhound.bpf.verify import list_contents, verify
 from stackhound.errors import RecordingError, UsageError
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.ebpf
 
 #: Enough to see that it works; what it takes to know 2% is for a benchmark.
 QUICK: Final = {"loads": 3, "most_loads": 3, "batches": 4}
+SOURCE: Final = SOURCES / "measured.bpf.c"
 INCLUDES: Final = ("/usr/include", f"/usr/include/{platform.machine()}-linux-gnu")
 
 
@@ -30,7 +33,7 @@ def object_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = (sys.executable, "-m", "ziglang", "cc", "-target", "bpfel-freestanding", "-mcpu=v3", "-g", "-O2")
     flags = ("-nostdinc", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables")
     includes = [f"-I{directory}" for directory in INCLUDES]
-    subprocess.run((*compiler, *flags, *includes, "-c", SOURCES / "measured.bpf.c", "-o", path), check=True)
+    subprocess.run((*compiler, *flags, *includes, "-c", SOURCE, "-o", path), check=True)
     return path
 
 
@@ -63,7 +66,7 @@ def test_the_verifier_says_what_it_had_to_do_and_why_it_refuses(object_file: Pat
 
 
 def refusal_line() -> int:
-    lines = (SOURCES / "measured.bpf.c").read_text().splitlines()
+    lines = SOURCE.read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if "return data[100]" in line)
 
 
@@ -129,3 +132,32 @@ def test_a_refused_program_makes_verify_fail(object_file: Path) -> None:
 def test_a_packet_that_is_too_short_is_refused(object_file: Path) -> None:
     with pytest.raises(UsageError, match="14 bytes"):
         bench(object_file, "let_pass", Plan(packet=b"short", **QUICK))
+
+
+def test_samples_lead_to_the_lines_of_the_program_that_ran(object_file: Path, tmp_path: Path) -> None:
+    ended = threading.Event()
+    worker = threading.Thread(target=add_up_until, args=(ended, object_file))
+    worker.start()
+    done = run_stackhound("bpf", "profile", "-d", "2", "-F", "999", "-o", tmp_path / "bpf.hound", "--json")
+    ended.set()
+    worker.join()
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (mine,) = [one for one in document["programs"] if one["name"] == "add_up"]
+    assert mine["sampled_ns"] > 0.05 * mine["elapsed_ns"]
+    assert not mine["is_unseen"]
+    of_add_up = [one for one in document["lines"] if one["function"].endswith("_add_up")]
+    lines = SOURCE.read_text().splitlines()
+    loop = [number for number, text in enumerate(lines, 1) if "byte[i]" in text or "for (int i" in text]
+    hottest = of_add_up[0]["line"]
+    assert hottest.rpartition(":")[0].endswith("measured.bpf.c")
+    assert int(hottest.rpartition(":")[2]) in loop
+    report = run_stackhound("report", tmp_path / "bpf.hound", "--sort", "symbol")
+    assert "add_up" in report.stdout.decode()
+
+
+def add_up_until(ended: threading.Event, path: Path) -> None:
+    loaded = _native.BpfObject(str(path), ["add_up"], False)
+    while not ended.is_set():
+        loaded.run("add_up", bytes(range(64)), b"", 200_000)
+    loaded.close()

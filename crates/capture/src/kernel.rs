@@ -1,15 +1,17 @@
 //! The kernel's address space: which module, BPF program or core text an address belongs to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use stackhound_core::address::{KernelAddr, ObjectAddr};
+use stackhound_core::perfmap::Entry;
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{LocationId, ObjectId, ObjectKind};
+use stackhound_core::symbolize::{Made, Source};
 
+use crate::bpf::code::{self, Function, Line};
 use crate::kernel_names::KernelNames;
 
 /// Core text is smaller than this on every architecture (about 30 MiB); beyond it lie modules and BPF programs.
@@ -24,6 +26,31 @@ struct Region {
     name: String,
     build_id: Vec<u8>,
     object: Option<ObjectId>,
+    /// Of a BPF program.
+    lines: Vec<Line>,
+}
+
+impl Region {
+    /// What is at addresses of a BPF program.
+    fn source(&self, addresses: &[u64]) -> Source {
+        if self.lines.is_empty() {
+            return Source::Named(self.name.clone());
+        }
+        let made = |address: &u64| {
+            let after = self.lines.partition_point(|line| line.offset <= *address);
+            let line = &self.lines[after.saturating_sub(1)];
+            Some(Made {
+                entry: Entry {
+                    start: 0,
+                    size: self.end - self.start,
+                    name: self.name.clone(),
+                },
+                file: line.file.clone(),
+                line: line.line,
+            })
+        };
+        Source::Made(addresses.iter().map(made).collect(), "")
+    }
 }
 
 /// What is where in the kernel.
@@ -32,6 +59,10 @@ pub struct KernelSpace {
     build_id: Vec<u8>,
     core: Option<ObjectId>,
     regions: Vec<Region>,
+    /// What had been where others are now.
+    former: Vec<Region>,
+    /// BPF programs that are or were among them.
+    programs: HashSet<u32>,
     refreshed: Option<Instant>,
     /// What its functions are called.
     pub names: KernelNames,
@@ -82,6 +113,8 @@ impl KernelSpace {
             build_id: note_build_id(&fs::read("/sys/kernel/notes").unwrap_or_default()),
             core: None,
             regions: Vec::new(),
+            former: Vec::new(),
+            programs: HashSet::new(),
             refreshed: None,
             names: KernelNames::default(),
             lately: vec![None; LATELY],
@@ -127,10 +160,11 @@ impl KernelSpace {
         region.map(|region| region.start).or(self.base)
     }
 
-    /// The name of the BPF program that an object is.
-    pub fn program_name(&self, object: ObjectId) -> Option<&str> {
+    /// What is at addresses of the BPF program that an object is.
+    pub fn program(&self, object: ObjectId, addresses: &[u64]) -> Option<Source> {
         let is_it = |region: &&Region| region.object == Some(object) && region.kind == ObjectKind::Bpf;
-        self.regions.iter().find(is_it).map(|region| region.name.as_str())
+        let found = self.regions.iter().chain(&self.former).find(is_it);
+        found.map(|region| region.source(addresses))
     }
 
     /// The location of an address.
@@ -193,9 +227,16 @@ impl KernelSpace {
                 .iter()
                 .any(|(start, name)| (*start, name) == (region.start, &region.name))
         };
-        let fresh: Vec<Region> = modules().into_iter().chain(bpf_programs()).filter(is_new).collect();
-        self.regions
-            .retain(|old| !fresh.iter().any(|new| new.start < old.end && old.start < new.end));
+        let programs = code::functions(|id| self.programs.contains(&id));
+        self.programs.extend(programs.iter().map(|(id, _)| *id));
+        let functions = programs.into_iter().flat_map(|(_, functions)| functions);
+        let fresh: Vec<Region> = modules()
+            .into_iter()
+            .chain(functions.map(bpf_region))
+            .filter(is_new)
+            .collect();
+        let is_replaced = |old: &mut Region| fresh.iter().any(|new| new.start < old.end && old.start < new.end);
+        self.former.extend(self.regions.extract_if(.., is_replaced));
         self.regions.extend(fresh);
         self.regions.sort_by_key(|region| region.start);
     }
@@ -232,34 +273,20 @@ fn module(line: &str) -> Option<Region> {
         name: format!("[{}]", words[0]),
         build_id: note_build_id(&notes),
         object: None,
+        lines: Vec::new(),
     })
 }
 
-/// Each function of each BPF program that is loaded now, named as kallsyms names it.
-fn bpf_programs() -> Vec<Region> {
-    let options = ProgInfoQueryOptions::default()
-        .include_jited_ksyms(true)
-        .include_jited_func_lens(true);
-    let mut regions = Vec::new();
-    for program in ProgInfoIter::with_query_opts(options) {
-        let tag: String = program.tag.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let name = format!("bpf_prog_{tag}_{}", program.name.to_string_lossy());
-        for (start, bytes) in program.jited_ksyms.iter().zip(&program.jited_func_lens) {
-            let start = *start as u64;
-            if start != 0 {
-                let (end, name) = (start + u64::from(*bytes), name.clone());
-                regions.push(Region {
-                    start,
-                    end,
-                    kind: ObjectKind::Bpf,
-                    name,
-                    build_id: Vec::new(),
-                    object: None,
-                });
-            }
-        }
+fn bpf_region(function: Function) -> Region {
+    Region {
+        start: function.start,
+        end: function.start + u64::from(function.bytes),
+        kind: ObjectKind::Bpf,
+        name: function.name,
+        build_id: Vec::new(),
+        object: None,
+        lines: function.lines,
     }
-    regions
 }
 
 /// The build-id in a run of ELF notes: each is name size, description size, type, then both padded to 4 bytes.

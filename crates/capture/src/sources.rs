@@ -46,8 +46,8 @@ impl Sources for SymbolSources<'_> {
         if let Some(code) = self.processes.made_code(object) {
             return code.source(addresses);
         }
-        if let Some(name) = self.kernel.program_name(object) {
-            return Source::Named(name.into());
+        if let Some(source) = self.kernel.program(object, addresses) {
+            return source;
         }
         match self.kernel.object_base(object) {
             Some(base) => self.kernel_source(base, addresses),

@@ -15,6 +15,7 @@ SUBCOMMANDS: Final = {
     "list": "List the programs that are loaded.",
     "show": "Show one program with its maps.",
     "top": "Show what each program costs right now.",
+    "profile": "Show where programs spend their time, to the source line.",
     "verify": "Say whether the kernel takes a program, and what that takes.",
     "bench": "Measure what one run of a program takes.",
 }

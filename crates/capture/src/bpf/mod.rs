@@ -1,6 +1,7 @@
 //! The machine's BPF programs, whoever loaded them: what they are, where they are attached, what they take.
 
 mod attachments;
+pub mod code;
 mod maps;
 mod object;
 mod owners;

@@ -94,7 +94,10 @@ pub(super) fn info(fd: &OwnedFd) -> Option<libbpf_sys::bpf_prog_info> {
     fill(fd, |_| {})
 }
 
-fn fill(fd: &OwnedFd, ask: impl FnOnce(&mut libbpf_sys::bpf_prog_info)) -> Option<libbpf_sys::bpf_prog_info> {
+pub(super) fn fill(
+    fd: &OwnedFd,
+    ask: impl FnOnce(&mut libbpf_sys::bpf_prog_info),
+) -> Option<libbpf_sys::bpf_prog_info> {
     // SAFETY: plain integers, of which an older kernel wants those that it does not know to be zero.
     let mut info: libbpf_sys::bpf_prog_info = unsafe { std::mem::zeroed() };
     ask(&mut info);
@@ -139,7 +142,7 @@ fn describe(id: u32, fd: &OwnedFd) -> Option<Program> {
 }
 
 /// How many there is room for, and where.
-fn room<T>(values: &mut [T]) -> (u32, u64) {
+pub(super) fn room<T>(values: &mut [T]) -> (u32, u64) {
     (values.len() as u32, values.as_mut_ptr() as u64)
 }
 
