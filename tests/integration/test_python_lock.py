@@ -41,7 +41,7 @@ def test_who_wants_the_lock_waits_for_it_whenever_off_the_cpu(
     recording: tuple[dict[str, Row], dict[str, int]], name: str
 ) -> None:
     (row, truth_us) = recording[0][name], recording[1][name]
-    assert abs((row.waiting + row.away) / 1000 - truth_us) < 0.05 * truth_us + UNSURE_US
+    assert abs((row.waiting + row.away) / 1000 - truth_us) < 0.12 * truth_us + UNSURE_US  # others have the CPU, too
     assert row.waiting / 1000 > recording[1]["slept"] / 2
 
 
