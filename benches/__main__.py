@@ -41,6 +41,7 @@ NAMES = (
     "python_slowdown",
     "dump",
     "scale",
+    "regressions",
     "bpf_programs",
 )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from stackhound.bench import read_configuration
@@ -9,6 +12,8 @@ from stackhound.bench.configuration import Benchmark
 from stackhound.bench.measures import Measure
 from stackhound.bench.thresholds import Threshold
 from stackhound.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
 
 WHOLE = """
 [[benchmark]]
@@ -96,6 +101,13 @@ def test_a_mistake_is_told_with_the_files_name(text, told, tmp_path):
     assert told in str(error.value)
     assert "\n" not in str(error.value)
     assert error.value.remedy
+
+
+def test_the_documentation_s_example_is_one(tmp_path):
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/bench.md").read_text(), re.DOTALL)
+    found = read(tmp_path, "\n".join(blocks))
+    assert [one.name for one in found.benchmarks] == ["parse", "decode", "core"]
+    assert [one.test for one in found.thresholds] == ["t-test"]
 
 
 def test_a_file_that_is_not_there_is_a_usage_error(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +55,20 @@ def test_what_fails_is_told_in_one_line(benchmark, told, tmp_path):
         run_once(benchmark, tmp_path)
     assert told in str(error.value)
     assert str(error.value).isprintable()
+
+
+def state_of(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "gone"
+
+
+def test_what_a_command_leaves_running_is_ended(tmp_path):
+    run_once(Benchmark("b", ("sh", "-c", "sleep 3600 & echo $! > pid")), tmp_path)
+    pid = int((tmp_path / "pid").read_text())
+    while state_of(pid) not in {"Z", "X", "gone"}:
+        time.sleep(0.01)
 
 
 def test_a_function_of_the_directory_is_called(tmp_path):

@@ -24,6 +24,7 @@ PAGE_UNIT = 1024  # of ru_maxrss and VmHWM
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, lambda *_: None)  # whoever asked was interrupted too, and ends us by SIGTERM
     request = json.load(sys.stdin)
     try:
         found = run(request["command"], request["timeout_s"])
@@ -39,14 +40,21 @@ def run(command: list[str], timeout_s: float) -> dict[str, object]:
         OSError: it cannot be started.
     """
     floor_bytes = own_peak_bytes()
+    ended, late = threading.Event(), threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())  # not before the command is known, to end it, too
     begin_ns = time.perf_counter_ns()
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
-    late = threading.Event()
     timer = threading.Timer(timeout_s, end_session, (child.pid, late))
-    timer.start()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # its number stays its own until the timer is off
-    end_ns = time.perf_counter_ns()
-    timer.cancel()
+    try:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        if ended.is_set():
+            sys.exit()
+        timer.start()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # its number stays its own until it is reaped
+        end_ns = time.perf_counter_ns()
+    finally:  # also after SIGTERM
+        timer.cancel()
+        os.killpg(child.pid, signal.SIGKILL)  # what it left behind would disturb the next run
     timer.join()
     _, status, usage = os.wait4(child.pid, 0)
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from stackhound.bench import caller, launcher
 from stackhound.bench.adapters import read_results
 from stackhound.bench.measures import check_values
 from stackhound.bench.results import Results, Values, describe_commit, describe_host, make_results, now, read_document
-from stackhound.errors import BenchmarkError, UsageError
+from stackhound.errors import BenchmarkError, UsageError, reason_of
 from stackhound.profile.escape import printable
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Of the stderr of a run that failed.
 SHOWN_CHARACTERS: Final = 200
+READ_BYTES: Final = 4096
 
 
 def run_all(configuration: Configuration, directory: Path, tell: Callable[[str], None]) -> Results:
@@ -66,23 +68,38 @@ def run_once(benchmark: Benchmark, directory: Path) -> Results:
 
 def _launch(benchmark: Benchmark, command: tuple[str, ...], directory: Path) -> dict[str, Any]:
     request = orjson.dumps({"command": command, "timeout_s": benchmark.timeout_s})
-    line = (sys.executable, "-I", "-S", launcher.__file__)
     try:
-        ran = subprocess.run(line, input=request, cwd=directory, capture_output=True, check=False)
+        status, answer, stderr = _ask_launcher(request, directory)
     except OSError as error:
-        raise BenchmarkError(f"cannot run in {directory}: {(error.strerror or str(error)).lower()}") from error
+        raise BenchmarkError(f"cannot run in {directory}: {reason_of(error)}") from error
     failed = f"benchmark {benchmark.name!r}: {command[0]!r:.80}"
-    if ran.returncode:
-        raise BenchmarkError(f"{failed} could not be measured: {_last_line(ran.stderr)}")
-    found: dict[str, Any] = orjson.loads(ran.stdout)
+    if status:
+        raise BenchmarkError(f"{failed} could not be measured: {_last_line(stderr)}")
+    found: dict[str, Any] = orjson.loads(answer)
     if found["error"]:
         raise BenchmarkError(f"{failed} cannot be started: {found['error']}", "check its spelling, PATH and rights")
     if found["status"] is None:
         raise BenchmarkError(f"{failed} still ran after {benchmark.timeout_s:g} s", "raise its timeout_s")
     if found["status"]:
         ending = f"exit status {found['status']}" if found["status"] > 0 else f"signal {-found['status']}"
-        raise BenchmarkError(f"{failed} failed with {ending}: {_last_line(ran.stderr)}")
+        raise BenchmarkError(f"{failed} failed with {ending}: {_last_line(stderr)}")
     return found
+
+
+def _ask_launcher(request: bytes, directory: Path) -> tuple[int, bytes, bytes]:
+    """Its status, stdout and stderr. Interrupted, it is given the time to end the command."""
+    line = (sys.executable, "-I", "-S", launcher.__file__)
+    with tempfile.TemporaryFile() as stderr:  # a pipe would be open as long as what a command left behind
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=stderr, cwd=directory)
+        try:
+            answer, _ = process.communicate(request)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - READ_BYTES))
+        return process.returncode, answer, stderr.read()
 
 
 def _as_values(benchmark: Benchmark, found: dict[str, Any]) -> dict[str, list[float]]:
