@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from stackhound.cli.entry import INTERRUPTED
-from stackhound.cli.examples import ExampleCommand
+from stackhound.cli.subcommands import Subcommands
 from stackhound.cli.verbosity import Verbosity, verbose_option
 from stackhound.errors import OutputError, StackhoundError, UsageError
 
@@ -55,47 +54,16 @@ EXAMPLES: Final = (
 )
 
 
-class Subcommands(ExampleCommand, click.Group):
-    """The subcommands, imported one at a time: the start of a recording waits for nothing it does not need."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Their names."""
-        return list(SUBCOMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The one called so."""
-        if cmd_name not in SUBCOMMANDS:
-            return None
-        found: click.Command = import_module(f"stackhound.cli.{cmd_name}").command
-        return found
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The one that the arguments begin with."""
-        if args and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
-            raise UsageError(f"there is no subcommand {args[0]!r}", f"use {', '.join(SUBCOMMANDS)}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """What each one does."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
-
-
 @click.group(
     cls=Subcommands,
+    subcommands=SUBCOMMANDS,
     examples=EXAMPLES,
-    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="stackhound", message="stackhound %(version)s")
 @verbose_option
-@click.pass_context
-def stackhound(context: click.Context) -> None:
+def stackhound() -> None:
     """See where a Linux machine's time goes."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
