@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -69,6 +73,19 @@ def test_what_a_command_leaves_running_is_ended(tmp_path):
     pid = int((tmp_path / "pid").read_text())
     while state_of(pid) not in {"Z", "X", "gone"}:
         time.sleep(0.01)
+
+
+def test_an_interrupt_ends_the_command_too(tmp_path):
+    code = "import os, pathlib, time; part = pathlib.Path('part'); part.write_text(str(os.getpid())); "
+    code += "part.rename('pid'); time.sleep(3600)"
+    line = (sys.executable, "-m", "stackhound", "bench", "compare", shlex.join((sys.executable, "-c", code)), "true")
+    ours = subprocess.Popen(line, cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL)
+    while not (tmp_path / "pid").exists():
+        assert ours.poll() is None
+        time.sleep(0.01)
+    os.killpg(ours.pid, signal.SIGINT)
+    assert ours.wait(60) == 130
+    assert state_of(int((tmp_path / "pid").read_text())) in {"Z", "X", "gone"}
 
 
 def test_a_function_of_the_directory_is_called(tmp_path):
