@@ -204,6 +204,7 @@ def test_a_data_base_waits_for_its_flushes(tmp_path: Path) -> None:
         "base.execute('pragma synchronous = full'); base.execute('create table t (x)')\n"
         "def insert(): base.execute('insert into t values (randomblob(1000))')\n"
         "for _ in range(20): insert()\n"
+        "import time; time.sleep(0.3)\n"  # code is read from a program that lives
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
     with process, recorder(events=("block-io",), pids=(process.pid,)) as recording:

@@ -219,6 +219,7 @@ impl Recording {
             _ if self.intake.pythons.has_news() => NEWS_INTERVAL,
             Some(interval) => interval,
             None if self.options.fastest_hz() > 1_000 || self.intake.looks_at_memory() => FAST_DRAIN_INTERVAL,
+            None if self.intake.pythons.is_young() => FAST_DRAIN_INTERVAL,
             None => DRAIN_INTERVAL,
         };
         let until_python = (self.intake.pythons.due()).map(|due| due.saturating_duration_since(begun));

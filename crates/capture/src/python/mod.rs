@@ -52,6 +52,8 @@ pub struct Pythons {
     codes: Codes,
     tasks: Tasks,
     has_news: bool,
+    /// When an interpreter was found last.
+    attached: Option<Instant>,
     deputy: Deputy<Answer>,
     refusals: BTreeMap<String, u64>,
     /// Versions of which it is not known who awaits their tasks.
@@ -59,6 +61,9 @@ pub struct Pythons {
     /// What finding interpreters in processes took.
     pub cost: Cost,
 }
+
+/// After that, new code is met in samples that are read in time, or the program lives long enough.
+const YOUTH: Duration = Duration::from_secs(1);
 
 /// What finding interpreters in processes took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,6 +229,7 @@ impl Pythons {
             codes: Codes::default(),
             tasks: Tasks::default(),
             has_news: false,
+            attached: None,
             deputy: Deputy::new()?,
             refusals: BTreeMap::new(),
             unlinked: BTreeMap::new(),
@@ -347,6 +353,7 @@ impl Pythons {
                     *self.unlinked.entry(layout.to_string()).or_default() += 1;
                 }
                 let next = attached.is_early.then_some(next);
+                self.attached = Some(now);
                 State::Attached(attached, next)
             }
             Some(Answer::Attached(Err(Refusal::NotYet | Refusal::Unreadable(_)))) => match process.answering() {
@@ -431,6 +438,11 @@ impl Pythons {
 
     fn refuse(&mut self, why: String) {
         *self.refusals.entry(why).or_default() += 1;
+    }
+
+    /// Whether an interpreter was found a moment ago: its program may end soon, and nothing of its code is known yet.
+    pub fn is_young(&self) -> bool {
+        self.attached.is_some_and(|at| at.elapsed() < YOUTH)
     }
 
     /// Whether the last samples had code objects that were not known: others may follow, of a program that ends soon.
