@@ -38,8 +38,6 @@ PACKET_TYPES: Final = {
 }
 #: Types that it runs once a call, with a context.
 CONTEXT_TYPES: Final = frozenset({"raw_tracepoint", "syscall"})
-#: Types that it runs only where they are attached.
-PLACE_TYPES: Final = frozenset({"perf_event", "tracing", "tracepoint", "raw_tracepoint_writable", "kprobe", "lsm"})
 
 #: What cannot be told apart: half of a clock cycle, about.
 FINEST_NS: Final = 0.25
@@ -47,7 +45,7 @@ FINEST_NS: Final = 0.25
 XDP: Final = "xdp"
 TRIAL_RUNS: Final = 1_000
 BATCH_S: Final = 0.002
-CALLS_A_BATCH: Final = 2_000  # where each run is a call
+CALLS_A_LOAD: Final = 2_000  # where each run is a call
 MOST_REPEATS: Final = 1_000_000
 PLACE_BATCH_S: Final = 0.1
 
@@ -84,11 +82,11 @@ class Result:
 
     Attributes:
         ns_per_run: without what running takes, median over loads.
-        empty_ns: what an empty program takes, median.
+        empty_ns: what an empty program takes, median; 0 in place, where what the statistics count is subtracted.
         loads: the loads' own medians, ns.
         load_spread: from the fastest load to the slowest, as a part of ``ns_per_run`` (of 1 ns at least).
         is_conclusive: whether the interval is as narrow as was asked for.
-        return_value: of the runs.
+        return_value: of the runs; None in place, where nobody sees it.
         instructions, jited_bytes: of the program after the verifier.
         figures: what the verifier had to do.
         way: ``test run`` or ``in place``.
@@ -101,7 +99,7 @@ class Result:
     loads: tuple[float, ...]
     load_spread: float
     is_conclusive: bool
-    return_value: int
+    return_value: int | None
     instructions: int
     jited_bytes: int
     figures: Figures | None
@@ -162,7 +160,7 @@ def bench(path: Path, program: str, plan: Plan) -> Result:
         tuple(medians),
         (max(medians) - min(medians)) / max(interval.value, 1.0),
         is_conclusive,
-        min(values, default=0),
+        min(values, default=None),
         *sizes,
         waiting[0].figures,
         "in place" if plan.place else "test run",
@@ -215,7 +213,7 @@ def _run_calls(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, flo
         ids = native.id(program), native.empty_id(program, 0)
     with Monitor() as monitor, native_errors():
         for _ in range(plan.batches):
-            for _ in range(CALLS_A_BATCH // plan.batches):
+            for _ in range(max(1, CALLS_A_LOAD // plan.batches)):
                 values.add(native.run(program, b"", plan.context, 1)[0])
                 native.run_empty(program, b"", plan.context, 1, 0)
             rates = monitor.read().rates

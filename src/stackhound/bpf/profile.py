@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: How the kernel calls the functions of programs.
 FUNCTIONS: Final = "^bpf_prog_[0-9a-f]{16}_"
-_TAGGED: Final = re.compile(r"bpf_prog_([0-9a-f]{16})_(.*)", re.DOTALL)
+_NAMED: Final = re.compile(r"bpf_prog_[0-9a-f]{16}_(.*)", re.DOTALL)
 #: Sampled and counted time are worth a word when one is more than twice the other, and half a percent of a CPU.
 DISAGREEMENT: Final = 2.0
 LEAST_SHARE: Final = 0.005
@@ -23,15 +23,17 @@ LEAST_SHARE: Final = 0.005
 
 @dataclass(frozen=True)
 class Share:
-    """What a program took of the CPUs while they were sampled.
+    """What the programs of a name took of the CPUs while they were sampled: samples do not tell loads of one apart.
 
     Attributes:
-        sampled_ns: samples in it, and in what it called.
-        counted_ns: by the kernel's statistics, without their own part; None: it was not there all the time.
+        ids: of those that were loaded in the end.
+        sampled_ns: samples in them, and in what they called.
+        counted_ns: by the kernel's statistics, without their own part; None: none was there all the time.
         elapsed_ns: meanwhile.
     """
 
-    program: Program
+    name: str
+    ids: tuple[int, ...]
     sampled_ns: int
     counted_ns: float | None
     elapsed_ns: int
@@ -44,38 +46,37 @@ class Share:
         return self.counted_ns > DISAGREEMENT * self.sampled_ns
 
 
-def within_programs(profile: Profile, program: Program | None = None) -> Profile:
-    """The samples within BPF programs, or within one, each stack from there on."""
-    pattern = FUNCTIONS if program is None else f"^bpf_prog_{program.tag}_"
-    return profile.show_from(pattern)
+def within_programs(profile: Profile) -> Profile:
+    """The samples within BPF programs, each stack from there on."""
+    return profile.show_from(FUNCTIONS)
 
 
-def share_out(profile: Profile, reading: Reading, programs: Iterable[Program]) -> list[Share]:
-    """What each program took; the largest first.
+def share_out(inside: Profile, reading: Reading, programs: Iterable[Program]) -> list[Share]:
+    """What the programs of each name took; the largest first.
 
     Args:
-        profile: of the whole machine, of time on the CPU.
+        inside: samples `within_programs`, of time on the CPU.
         reading: of the same time.
-        programs: that were loaded.
+        programs: that are loaded.
     """
-    sampled = _sampled_by_tag(profile)
-    shares = []
+    sampled = _sampled_by_name(inside)
+    ids: dict[str, list[int]] = {name: [] for name in sampled}
     for program in programs:
-        rate = reading.rates.get(program.id)
-        counted_ns = rate.run_ns if rate else None
-        share = Share(program, sampled.get(program.tag, 0), counted_ns, reading.elapsed_ns)
-        if share.sampled_ns or share.counted_ns:
-            shares.append(share)
-    return sorted(shares, key=lambda one: -max(one.sampled_ns, one.counted_ns or 0))
+        ids.setdefault(program.name, []).append(program.id)
+    shares = []
+    for name, of_name in ids.items():
+        rates = [reading.rates[id_] for id_ in of_name if id_ in reading.rates]
+        counted_ns = sum(rate.run_ns for rate in rates) if rates else None
+        shares.append(Share(name, tuple(of_name), sampled.get(name, 0), counted_ns, reading.elapsed_ns))
+    ran = [one for one in shares if one.sampled_ns or one.counted_ns]
+    return sorted(ran, key=lambda one: -max(one.sampled_ns, one.counted_ns or 0))
 
 
-def _sampled_by_tag(profile: Profile) -> dict[str, int]:
-    """Time of the samples by the tag of their outermost BPF program."""
-    event = profile.events[0].name
-    inside = within_programs(profile)
-    tree = inside.tree(event)
+def _sampled_by_name(inside: Profile) -> dict[str, int]:
+    """Time of the samples by the name of their outermost BPF program."""
+    tree = inside.tree(inside.events[0].name)
     sums: dict[str, int] = {}
     for node in range(1, len(tree)):
-        if tree.parent[node] == 0 and (found := _TAGGED.match(tree.name(node))):
+        if tree.parent[node] == 0 and (found := _NAMED.match(tree.name(node))):
             sums[found[1]] = sums.get(found[1], 0) + int(tree.total_value[node])
     return sums

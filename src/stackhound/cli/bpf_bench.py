@@ -120,8 +120,9 @@ def _format(result: Result) -> Iterator[str]:
     if not result.is_conclusive:
         yield "  inconclusive: the loads differ too much"
     spread = f"{100 * result.load_spread:.0f}% from the fastest to the slowest"
-    yield f"  {result.way}, {len(result.loads)} loads, {spread}; subtracted: {empty_ns:.1f} ns of an empty program"
-    code = f"{result.instructions} instructions, {result.jited_bytes} bytes of machine code"
-    yield f"  returned {result.return_value}; {code}"
+    subtracted = f"{empty_ns:.1f} ns of an empty program" if empty_ns else "what the statistics count of their own"
+    yield f"  {result.way}, {len(result.loads)} loads, {spread}; subtracted: {subtracted}"
+    returned = "" if result.return_value is None else f"returned {result.return_value}; "
+    yield f"  {returned}{result.instructions} instructions, {result.jited_bytes} bytes of machine code"
     if result.figures:
         yield f"  verifier: {result.figures.instructions:,} instructions, {result.figures.total_states:,} states"

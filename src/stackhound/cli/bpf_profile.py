@@ -50,10 +50,9 @@ def command(duration_s: float, frequency_hz: int, output: Path, as_json: bool) -
         monitor.read()
         recorder.wait(duration_s)
         reading, programs = monitor.read(), list_programs()
-    profile = recorder.profile
-    inside = within_programs(profile)
+    inside = within_programs(recorder.profile)
     inside.save(output)
-    shares = share_out(profile, reading, programs)
+    shares = share_out(inside, reading, programs)
     lines = hot_lines(inside)
     if as_json:
         click.echo(json.dumps({"programs": [_as_object(one) for one in shares], "lines": lines}, indent=1))
@@ -77,8 +76,8 @@ def hot_lines(inside: Profile) -> list[dict[str, Any]]:
 
 def _as_object(share: Share) -> dict[str, Any]:
     return {
-        "id": share.program.id,
-        "name": share.program.name,
+        "name": share.name,
+        "ids": share.ids,
         "sampled_ns": share.sampled_ns,
         "counted_ns": share.counted_ns,
         "elapsed_ns": share.elapsed_ns,
@@ -92,11 +91,12 @@ def _programs(shares: list[Share]) -> Iterator[str]:
     if not shares:
         yield "no BPF program ran"
         return
-    yield click.style(f"{'sampled':>9} {'counted':>9}  {'id':>6}  program", bold=True)
+    yield click.style(f"{'sampled':>9} {'counted':>9}  program (ids)", bold=True)
     for share in shares:
         percents = (_percent(share.sampled_ns, share), _percent(share.counted_ns, share))
-        yield printable(f"{percents[0]:>9} {percents[1]:>9}  {share.program.id:6}  {share.program.name}")
-    if unseen := [share.program.name for share in shares if share.is_unseen]:
+        ids = ", ".join(map(str, share.ids)) or "gone"
+        yield printable(f"{percents[0]:>9} {percents[1]:>9}  {share.name} ({ids})")
+    if unseen := [share.name for share in shares if share.is_unseen]:
         yield click.style(
             f"samples see too little of {printable(', '.join(unseen))}: run with interrupts off?", fg="yellow"
         )
