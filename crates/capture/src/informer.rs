@@ -63,14 +63,18 @@ fn guard() -> Result<Guard> {
 /// Tells the walker what changed in the mappings of processes. `with_tables`: has their tables made, too, before the
 /// walker misses them.
 fn publish(unwinder: &mut Unwinder, intake: &mut Intake, with_tables: bool) -> Result<()> {
-    let _guard = guard()?;
     let Intake {
         processes,
         files,
         pythons,
         ..
     } = intake;
-    for (pid, became_other, known) in processes.take_changed() {
+    let mut changed = processes.take_changed().peekable();
+    if changed.peek().is_none() {
+        return Ok(());
+    }
+    let _guard = guard()?;
+    for (pid, became_other, known) in changed {
         if became_other {
             unwinder.clear(pid);
             pythons.forget(pid);

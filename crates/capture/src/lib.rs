@@ -30,6 +30,7 @@ mod intake;
 mod iterator;
 mod kernel;
 mod kernel_names;
+mod lately;
 mod made_code;
 mod mapped;
 mod mappings;

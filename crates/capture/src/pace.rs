@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Between two turns this much passes on average, so that a storm of new processes does not keep us busy.
-pub const MIN_TURN: Duration = Duration::from_millis(80);
+const MIN_TURN: Duration = Duration::from_millis(80);
 /// So many turns may follow each other in short order: a few new programs are served at once.
 const BURST_TURNS: f64 = 8.0;
 

@@ -9,10 +9,11 @@ use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::{FileOffset, ObjectAddr, ProcessAddr};
 use stackhound_core::maps::parse_maps;
 use stackhound_core::profile::Profile;
-use stackhound_core::rows::{MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, StackId, ThreadId};
+use stackhound_core::rows::{LocationId, MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, StackId, ThreadId};
 
 use crate::fault_totals::ProcessStart;
 use crate::files::{FileId, FileStore};
+use crate::lately::{Generation, Lately};
 use crate::made_code::{MAX_DUMPS, MadeCode, is_jitdump};
 use crate::mappings::{Mapping, Target, cut_out, find};
 use crate::procfs::{self, ProcessInfo, ProgramInfo};
@@ -35,6 +36,8 @@ struct Instance {
     before_exec: Arc<Vec<Mapping>>,
     /// The callers of its last user stack, root first, each with the stack that ends there.
     callers: Vec<(Frame, StackId)>,
+    /// Under which its addresses are remembered; None: what they lead to has changed.
+    generation: Option<Generation>,
     row: Option<ProcessId>,
     written: HashSet<(u64, u64, FileId)>,
     has_news: bool,
@@ -55,10 +58,11 @@ pub struct Processes {
     reasons: HashMap<ObjectId, &'static str>,
     gone: u64,
     only_known: bool,
-    /// Processes that became other programs and were not looked at yet, with the time.
-    new_programs: Vec<(u32, u64)>,
+    /// Processes that became other programs and were not looked at yet.
+    new_programs: Vec<u32>,
     /// Processes whose mappings are not what they were when they were last asked for, and whether by an exec.
     changed: HashMap<u32, bool>,
+    lately: Lately,
 }
 
 /// What is known of the mappings of a process now.
@@ -82,15 +86,10 @@ impl Processes {
         }
     }
 
-    /// Whether `look_at_new` has something to look at.
-    pub fn has_new(&self) -> bool {
-        !self.new_programs.is_empty()
-    }
-
-    /// Reads what /proc says of the programs that began before a time, and have not ended since: most processes of a
-    /// busy machine live shortly, and are not worth the system calls.
-    pub fn look_at_new(&mut self, before_ns: u64, profile: &mut Profile) {
-        for (pid, _) in self.new_programs.extract_if(.., |(_, began_ns)| *began_ns < before_ns) {
+    /// Reads what /proc says of the programs that began since the last call, and have not ended: most processes of a
+    /// storm live shortly, and are not worth the system calls.
+    pub fn look_at_new(&mut self, profile: &mut Profile) {
+        for pid in self.new_programs.drain(..) {
             let instance = self.by_pid.get_mut(&pid);
             if let Some(instance) = instance.filter(|instance| instance.ended_ns.is_none()) {
                 instance.complete(ProgramInfo::read(pid), profile);
@@ -141,7 +140,7 @@ impl Processes {
         self.by_pid.insert(pid, child);
     }
 
-    /// The new program's path comes with its first mapping, the rest from /proc when it has lived for a turn.
+    /// The new program's path comes with its first mapping, the rest from /proc in the same turn.
     fn exec(&mut self, pid: u32, comm: &[u8], time_ns: u64, profile: &mut Profile) {
         if self.only_known && !self.by_pid.contains_key(&pid) {
             return;
@@ -169,7 +168,7 @@ impl Processes {
             ..Instance::empty(info)
         };
         self.by_pid.insert(pid, program);
-        self.new_programs.push((pid, time_ns));
+        self.new_programs.push(pid);
     }
 
     /// A process ends with its last thread: when its first one has ended, the end of each other one may be that.
@@ -240,13 +239,12 @@ impl Processes {
     pub fn thread(&mut self, sample: &RawSample<'_>, files: &mut FileStore, profile: &mut Profile) -> ThreadId {
         let header = &sample.header;
         let instance = self.instance(sample, files);
-        if header.tid == header.tgid {
-            let comm = &header.comm[..];
-            instance.info.comm = String::from_utf8_lossy(comm.split(|b| *b == 0).next().unwrap_or(comm)).into_owned();
+        let comm = header.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        if header.tid == header.tgid && instance.info.comm.as_bytes() != comm {
+            instance.info.comm = String::from_utf8_lossy(comm).into_owned();
         }
         let row = instance.row(header.tgid, header.ns_tgid, header.start_boottime_ns, profile);
         instance.write_mappings(row, files, profile);
-        let comm = header.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         profile.thread(row, header.tid, header.ns_tid, comm)
     }
 
@@ -306,12 +304,23 @@ impl Processes {
     ) -> StackId {
         let location = match frame {
             Frame::Python(location, _) => location,
-            Frame::Native(address) => {
-                let (object, address) = self.resolve(pid, ProcessAddr(address.wrapping_sub(behind)), files, profile);
-                profile.location(object, address)
-            }
+            Frame::Native(address) => self.location(pid, ProcessAddr(address.wrapping_sub(behind)), files, profile),
         };
         profile.stack(stack, location)
+    }
+
+    fn location(&mut self, pid: u32, address: ProcessAddr, files: &mut FileStore, profile: &mut Profile) -> LocationId {
+        let instance = self.by_pid.get_mut(&pid);
+        let generation = instance.map(|instance| *instance.generation.get_or_insert_with(|| self.lately.generation()));
+        let known = generation.and_then(|generation| self.lately.location(generation, address));
+        known.unwrap_or_else(|| {
+            let (object, in_object) = self.resolve(pid, address, files, profile);
+            let location = profile.location(object, in_object);
+            if let Some(generation) = generation {
+                self.lately.keep(generation, address, location);
+            }
+            location
+        })
     }
 
     /// The object that an address of the sample's process belongs to, and the address in that object's own space.
@@ -396,6 +405,7 @@ impl Instance {
             mappings: Arc::default(),
             before_exec: Arc::default(),
             callers: Vec::new(),
+            generation: None,
             row: None,
             written: HashSet::new(),
             has_news: true,
@@ -444,7 +454,7 @@ impl Instance {
             target,
             first_ns,
         };
-        self.callers.clear();
+        self.forget_frames();
         let mappings = Arc::make_mut(&mut self.mappings);
         cut_out(mappings, new.start, new.end);
         if mappings.len() < MAX_MAPPINGS {
@@ -482,7 +492,7 @@ impl Instance {
     fn share_callers(&mut self, frames: &mut Vec<Frame>) -> (Vec<(Frame, StackId)>, bool) {
         if !self.before_exec.is_empty() && find(&self.mappings, frames[0].address()).is_some() {
             self.before_exec = Arc::default();
-            self.callers.clear();
+            self.forget_frames();
         }
         let mut before = std::mem::take(&mut self.callers);
         let pairs = before.iter().zip(frames[1..].iter().rev());
@@ -504,6 +514,12 @@ impl Instance {
             before.truncate(shared);
         }
         (before, astray.is_some())
+    }
+
+    /// Its addresses lead elsewhere from now on.
+    fn forget_frames(&mut self) {
+        self.callers.clear();
+        self.generation = None;
     }
 
     fn find(&self, address: u64) -> Option<Mapping> {

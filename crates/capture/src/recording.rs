@@ -22,11 +22,11 @@ use crate::intake::Intake;
 use crate::metadata::{Beginning, Ending};
 use crate::off_cpu::OffCpuPace;
 use crate::options::Options;
-use crate::pace::{MIN_TURN, Pace};
+use crate::pace::Pace;
 use crate::perf_event::Trigger;
 use crate::programs::{Programs, kernel_can_unwind, kernel_tells_arrivals, possible_cpus};
 use crate::setup;
-use crate::sideband::{ProcessEvent, Sideband};
+use crate::sideband::{Change, ProcessEvent, Sideband};
 use crate::targets::Targets;
 use crate::unwind::Unwinder;
 use crate::waker::Waker;
@@ -186,9 +186,8 @@ impl Recording {
     /// One turn: wait, then everything that is due.
     pub fn turn(&mut self, board: &Board) {
         self.wait();
-        let lately_ns = cost::boottime_ns().saturating_sub(MIN_TURN.as_nanos() as u64);
-        self.intake.processes.look_at_new(lately_ns, &mut self.intake.profile);
         self.drain();
+        self.intake.processes.look_at_new(&mut self.intake.profile);
         self.scan_some();
         if let Err(error) = self.inform_walker() {
             self.failure.get_or_insert(error);
@@ -209,31 +208,45 @@ impl Recording {
         })
     }
 
+    /// Until something is due, or there are signs of a new program.
     fn wait(&mut self) {
         if !self.unscanned.is_empty() {
             return;
         }
         let begun = Instant::now();
+        let interval = self.interval(begun);
+        let left = || interval.saturating_sub(begun.elapsed());
+        while !self.is_pressed_within(left()) && !left().is_zero() {}
+        if !self.targets.have_ended() {
+            let pause = self.pace.pause().min(interval);
+            self.waker
+                .wait(pause.saturating_sub(begun.elapsed()).max(GATHERING.min(left())));
+        }
+        self.waker.clear();
+    }
+
+    /// How long samples may wait.
+    fn interval(&self, now: Instant) -> Duration {
         let interval = match self.options.drain_interval {
-            _ if self.intake.processes.has_new() => MIN_TURN,
             _ if self.intake.pythons.has_news() => NEWS_INTERVAL,
             Some(interval) => interval,
             None if self.options.fastest_hz() > 1_000 || self.intake.looks_at_memory() => FAST_DRAIN_INTERVAL,
             None if self.intake.pythons.is_young() => FAST_DRAIN_INTERVAL,
             None => DRAIN_INTERVAL,
         };
-        let until_python = (self.intake.pythons.due()).map(|due| due.saturating_duration_since(begun));
-        let interval = until_python.map_or(interval, |until| interval.min(until));
-        let others = self.sideband.fds().chain([self.waker.fd()]);
-        let others = others.chain(self.unwinder.as_ref().map(Unwinder::fd));
-        self.targets.wait(others, interval);
-        if !self.targets.have_ended() {
-            let pause = self.pace.pause().min(interval);
-            let left = interval.saturating_sub(begun.elapsed());
-            self.waker
-                .wait(pause.saturating_sub(begun.elapsed()).max(GATHERING.min(left)));
-        }
-        self.waker.clear();
+        let until_python = (self.intake.pythons.due()).map(|due| due.saturating_duration_since(now));
+        until_python.map_or(interval, |until| interval.min(until))
+    }
+
+    /// Waits for signs for at most this long. Of a process's end nobody has to know at once.
+    fn is_pressed_within(&mut self, patience: Duration) -> bool {
+        let unwinder = self.unwinder.as_ref().map_or(-1, Unwinder::fd); // poll(2) passes over what is below 0
+        let callers = [self.waker.fd(), unwinder];
+        let is_called = self.targets.wait(&callers, self.sideband.fds(), patience);
+        let known = self.pending.len();
+        self.sideband.consume(&mut self.pending);
+        let mut news = self.pending[known..].iter();
+        is_called || news.any(|event| !matches!(event.change, Change::Exit { .. }))
     }
 
     /// Samples first, then what processes did: whatever a sample depends on was written before it. What happened
@@ -369,8 +382,7 @@ impl Recording {
         let idle_ns = self.beginning.idle_ns();
         let unseen = self.programs.unseen_entries(&counters, idle_ns);
         self.drain();
-        let now_ns = cost::boottime_ns();
-        self.intake.processes.look_at_new(now_ns, &mut self.intake.profile);
+        self.intake.processes.look_at_new(&mut self.intake.profile);
         let event_counts = self.programs.sum_up()?;
         self.programs.detach();
         let end_boottime_ns = cost::boottime_ns();

@@ -38,11 +38,16 @@ impl Targets {
         self.any && self.running.is_empty()
     }
 
-    /// Waits until one of them ends or one of `others` is readable, for at most this long.
-    pub fn wait(&mut self, others: impl Iterator<Item = RawFd>, timeout: Duration) {
+    /// Waits until one of them ends, or a descriptor is readable, for at most this long. Returns whether that was more
+    /// than a hint.
+    pub fn wait(&mut self, callers: &[RawFd], hints: impl Iterator<Item = RawFd>, timeout: Duration) -> bool {
         let own = self.running.iter().map(AsRawFd::as_raw_fd);
-        let mut ready = poll(own.chain(others), timeout).into_iter();
-        self.running.retain(|_| !ready.next().unwrap_or(false));
+        let callers = callers.iter().copied();
+        let calls = own.len() + callers.len();
+        let ready = poll(own.chain(callers).chain(hints), timeout);
+        let mut has_ended = ready.iter();
+        self.running.retain(|_| !has_ended.next().unwrap_or(&false));
+        ready[..calls].contains(&true)
     }
 }
 
@@ -54,7 +59,7 @@ pub fn poll(fds: impl Iterator<Item = RawFd>, timeout: Duration) -> Vec<bool> {
         revents: 0,
     };
     let mut fds: Vec<libc::pollfd> = fds.map(wanted).collect();
-    let timeout_ms = timeout.as_millis().min(libc::c_int::MAX as u128) as libc::c_int;
+    let timeout_ms = timeout.as_micros().div_ceil(1000).min(libc::c_int::MAX as u128) as libc::c_int;
     // SAFETY: an array of that length.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
     fds.iter().map(|fd| fd.revents != 0).collect()
@@ -81,10 +86,10 @@ mod tests {
             .spawn()
             .unwrap();
         let mut targets = Targets::new(&[child.id()]).unwrap();
-        targets.wait(std::iter::empty(), Duration::ZERO);
+        assert!(!targets.wait(&[], std::iter::empty(), Duration::ZERO));
         assert!(!targets.have_ended());
         drop(child.stdin.take());
-        targets.wait(std::iter::empty(), Duration::from_secs(60));
+        assert!(targets.wait(&[], std::iter::empty(), Duration::from_secs(60)));
         assert!(targets.have_ended());
         child.wait().unwrap();
         assert!(Targets::new(&[child.id()]).is_err());

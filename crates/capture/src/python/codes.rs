@@ -19,7 +19,7 @@ use crate::abi;
 /// A code object that was found to be the same is believed for this long, then for twice as long each time, up to
 /// [`TRUSTED`].
 const TRUSTED_FIRST: Duration = Duration::from_millis(20);
-const TRUSTED: Duration = Duration::from_millis(500);
+const TRUSTED: Duration = Duration::from_secs(8);
 /// One that is trusted less is compared as a whole: memory that was given back is soon another object's, with the same
 /// pointers in it.
 const COMPARED_BELOW: Duration = Duration::from_millis(320);
