@@ -122,7 +122,10 @@ class _Strings:
         self.ids = {"": 0}
 
     def number(self, texts: list[str]) -> list[int]:
-        return [self.ids.setdefault(text, len(self.ids)) for text in texts]
+        ids = self.ids
+        for text in dict.fromkeys(texts):
+            ids.setdefault(text, len(ids))
+        return [ids[text] for text in texts]
 
 
 def _faces(faces: Faces, strings: _Strings) -> dict[str, list[int]]:

@@ -56,9 +56,10 @@ def with_columns(table: Table, **columns: Numbers | list[Any]) -> Table:
 
 def number_keys(keys: Iterable[Key]) -> tuple[list[Key], Numbers]:
     """The distinct keys by first appearance, and which of them each key is: uint32 (n_keys,)."""
-    ids: dict[Key, int] = {}
-    index = np.array([ids.setdefault(key, len(ids)) for key in keys], np.uint32)
-    return list(ids), index
+    all_keys = list(keys)
+    distinct = list(dict.fromkeys(all_keys))
+    ids = {key: index for index, key in enumerate(distinct)}
+    return distinct, np.array([ids[key] for key in all_keys], np.uint32)
 
 
 def is_text(kind: DataType) -> bool:

@@ -49,6 +49,7 @@ class Profile(TableSet):
         tables: Mapping[str, Table],
         metadata: Metadata | dict[str, Any],
         attachments: Mapping[str, bytes] | None = None,
+        before: Profile | None = None,
     ) -> None:
         """Take over the tables.
 
@@ -56,11 +57,12 @@ class Profile(TableSet):
             tables: all of `schema.TABLES`; others are kept and saved with them.
             metadata: see `stackhound.profile.metadata`.
             attachments: other members of the ``.hound`` file, by name; kept and saved with it.
+            before: the profile that this one is made from, and shares tables with.
 
         Raises:
             DamagedProfile: a table or a column is missing, or has another type.
         """
-        super().__init__(tables)
+        super().__init__(tables, before)
         self._metadata = copy.deepcopy(dict(metadata))
         self._attachments = MappingProxyType(dict(attachments or {}))
 
@@ -222,7 +224,7 @@ class Profile(TableSet):
         known = {**self._metadata, **metadata}
         if transform:
             known["transforms"] = [*known.get("transforms", []), transform]
-        return Profile({**self.tables, **tables}, known, self._attachments)
+        return Profile({**self.tables, **tables}, known, self._attachments, self)
 
     def filter(
         self,

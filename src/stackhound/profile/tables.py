@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stackhound.errors import UsageError
 from stackhound.profile.check import require_columns
@@ -11,19 +11,38 @@ from stackhound.profile.columns import Numbers, is_text, to_list, to_numpy
 from stackhound.profile.escape import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from arro3.core import ChunkedArray, Table
+
+
+class Conversions(NamedTuple):
+    """Columns by table and name."""
+
+    numbers: dict[tuple[str, str], Numbers]
+    texts: dict[tuple[str, str], list[str]]
 
 
 class TableSet:
     """The tables of a profile. They never change, so a column is converted once."""
 
-    def __init__(self, tables: Mapping[str, Table]) -> None:
+    def __init__(self, tables: Mapping[str, Table], before: TableSet | None = None) -> None:
+        """Take over the tables.
+
+        Args:
+            tables: by name.
+            before: what was converted of the tables that it has as well is not converted again.
+        """
         require_columns(tables)
         self._tables = MappingProxyType(dict(tables))
-        self._numbers: dict[tuple[str, str], Numbers] = {}
-        self._texts: dict[tuple[str, str], list[str]] = {}
+        same = {name for name, table in tables.items() if before and before.tables.get(name) is table}
+        self._numbers, self._texts = before.conversions(same) if before else Conversions({}, {})
+
+    def conversions(self, tables: Container[str]) -> Conversions:
+        """What was converted of these tables."""
+        numbers = {key: column for key, column in self._numbers.items() if key[0] in tables}
+        texts = {key: column for key, column in self._texts.items() if key[0] in tables}
+        return Conversions(numbers, texts)
 
     @property
     def tables(self) -> Mapping[str, Table]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stackhound.profile.columns import Numbers, take_rows, with_columns
 from stackhound.transform.locations import functions_named, order_lines, outermost
-from stackhound.transform.stacks import read_used_paths, replace_stacks
+from stackhound.transform.stacks import read_paths_of, rewrite_stacks, used_through
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,10 +66,12 @@ def fold_interpreter(profile: Profile) -> Profile:
     is_plumbing, is_nameless = outermost(profile, functions), _nameless(profile, is_evaluation)
     is_instruction = outermost(profile, functions_named(profile, INSTRUCTION)) | is_nameless
     passes_on = is_plumbing | is_nameless | is_trampoline
-    used, offsets, locations = read_used_paths(profile)
+    stacks = used_through(profile, is_python)
+    offsets, locations = read_paths_of(profile, stacks)
     roles = Roles(*(of[locations] for of in (is_python, is_evaluation, is_instruction, is_plumbing, passes_on)))
     keep = find_shown(roles, offsets, -1 if profile.inverted else 1)
-    return profile.derive(replace_stacks(profile.tables, used, offsets, locations, keep), native_internals="folded")
+    offsets = np.concatenate(([0], np.cumsum(keep)))[offsets]
+    return profile.derive(rewrite_stacks(profile, stacks, offsets, locations[keep]), native_internals="folded")
 
 
 def find_shown_places(path: Sequence[tuple[int, str, str | None]]) -> list[bool]:

@@ -70,10 +70,12 @@ def order_lines(profile: Profile) -> tuple[Numbers, Numbers]:
 
 def functions_named(profile: Profile, pattern: re.Pattern[str], kinds: Container[str] = ("elf",)) -> Numbers:
     """Bool (n_functions,): whether it is a function with one of these names, in an object of one of these kinds."""
-    found, objects = profile.texts("objects", "kind"), profile.numbers("functions", "object").tolist()
-    names = profile.texts("functions", "name")
-    matches = [found[at] in kinds and bool(pattern.fullmatch(name)) for name, at in zip(names, objects, strict=True)]
-    return np.array(matches, bool)
+    objects, names = profile.numbers("functions", "object"), profile.texts("functions", "name")
+    is_wanted = np.array([kind in kinds for kind in profile.texts("objects", "kind")], bool)
+    matches = np.zeros(len(names), bool)
+    for function in np.flatnonzero(is_wanted[objects]).tolist():
+        matches[function] = pattern.fullmatch(names[function]) is not None
+    return matches
 
 
 def outermost(profile: Profile, functions: Numbers) -> Numbers:
