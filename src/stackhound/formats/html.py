@@ -8,7 +8,7 @@
        "light": {"fills": [["#b7bcc5", one a shade], …], "match": "#f25fa8", "narrow": "#a3aab4"},
        "strings": ["", "main", …],                        each text once; below they are row numbers
        "faces": {"name": […], "fill": […], "shade": […], "object": […], "source": […], "reason": […]},
-       "nodes": {"count": 3, "depth": "AAEC", "face": "AgAB", "self": "AAAB"}}
+       "nodes": {"count": 3, "depth": "AAEC", "face": "AgAB", "self": "AAAB"}}   with "before": a total to compare with
     <script>…</script>                              assets/*.js
 
 Nodes are in preorder with siblings by falling total, which is all that a layout needs. Their columns are varints
@@ -27,12 +27,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from stackhound.formats.palette import FILLS, INK, MATCH, NARROW, shades
+from stackhound.formats.palette import FILLS, INK, MATCH, NARROW, Colour, shades
 from stackhound.formats.picture import Faces, Picture, lay_out
 from stackhound.profile.facts import facts, title
 from stackhound.profile.units import SIZES, TIMES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stackhound.profile import Profile
     from stackhound.profile.columns import Numbers
 
@@ -53,14 +55,18 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
         EmptyProfile: the event has no sample.
         UsageError: no such event, or several and None was given.
     """
-    picture = lay_out(profile, event)
+    write_page(_content(profile, lay_out(profile, event)), out)
+
+
+def write_page(content: dict[str, Any], out: BinaryIO) -> None:
+    """Write the page that shows ``content``, as drawn above."""
     script = "".join(_asset(name) for name in SCRIPTS)
     style = _asset("flame.css")
     page = Template(_asset("flame.html")).substitute(
-        policy=_policy(script, style),
+        policy=policy(script, style),
         style=style,
         script=script,
-        profile=_embedded(_content(profile, picture)),
+        profile=embedded(content),
     )
     out.write(page.encode())
 
@@ -69,7 +75,7 @@ def _asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
-def _policy(script: str, style: str) -> str:
+def policy(script: str, style: str) -> str:
     """Nothing may be loaded, sent, framed or run but the one script and the one style."""
     own = f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
     return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
@@ -79,7 +85,8 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _embedded(content: dict[str, Any]) -> str:
+def embedded(content: object) -> str:
+    """JSON that stands in a script element, whatever texts are in it."""
     text = json.dumps(content, separators=(",", ":"))
     for character, escaped in MARKUP.items():
         text = text.replace(character, escaped)
@@ -87,29 +94,41 @@ def _embedded(content: dict[str, Any]) -> str:
 
 
 def _content(profile: Profile, picture: Picture) -> dict[str, Any]:
-    strings = _Strings()
     return {
         "title": title(profile, picture.event),
         "facts": facts(profile, picture.event),
-        "scales": SCALES.get(picture.event.unit, ((1, ""),)),
-        "fills": [fill.label for fill in FILLS.values()],
-        "ink": INK,
-        "light": _colours("light"),
-        "dark": _colours("dark"),
-        "faces": _faces(picture.faces, strings),
-        "strings": list(strings.ids),
-        "nodes": {
-            "count": len(picture.depth),
-            "depth": _varints(picture.depth),
-            "face": _varints(picture.face),
-            "self": _varints(picture.self_value),
-        },
+        "scales": scales(picture.event.unit),
+        **colours(FILLS.values()),
+        **encode_faces(picture.faces),
+        "nodes": encode_nodes(picture, picture.face),
     }
 
 
-def _colours(paper: Literal["light", "dark"]) -> dict[str, Any]:
+def scales(unit: str) -> tuple[tuple[int, str], ...]:
+    """What a unit is called in by size."""
+    return SCALES.get(unit, ((1, ""),))
+
+
+def encode_nodes(picture: Picture, face: Numbers, **others: Numbers) -> dict[str, Any]:
+    """The nodes of a picture with their faces, and further columns of theirs."""
+    columns = {"depth": picture.depth, "face": face, "self": picture.self_value, **others}
+    return {"count": len(picture.depth), **{name: _varints(column) for name, column in columns.items()}}
+
+
+def colours(fills: Iterable[Colour]) -> dict[str, Any]:
+    """What the fills of faces are called, and how they look on both papers."""
+    known = list(fills)
     return {
-        "fills": [shades(getattr(fill, paper)) for fill in FILLS.values()],
+        "fills": [fill.label for fill in known],
+        "ink": INK,
+        "light": _on_paper(known, "light"),
+        "dark": _on_paper(known, "dark"),
+    }
+
+
+def _on_paper(fills: list[Colour], paper: Literal["light", "dark"]) -> dict[str, Any]:
+    return {
+        "fills": [shades(getattr(fill, paper)) for fill in fills],
         "match": getattr(MATCH, paper),
         "narrow": getattr(NARROW, paper),
     }
@@ -128,8 +147,10 @@ class _Strings:
         return [ids[text] for text in texts]
 
 
-def _faces(faces: Faces, strings: _Strings) -> dict[str, list[int]]:
-    return {
+def encode_faces(faces: Faces) -> dict[str, Any]:
+    """Faces, and the texts that they refer to."""
+    strings = _Strings()
+    columns = {
         "name": strings.number(faces.name),
         "fill": faces.fill,
         "shade": faces.shade,
@@ -137,6 +158,7 @@ def _faces(faces: Faces, strings: _Strings) -> dict[str, list[int]]:
         "source": strings.number(faces.source),
         "reason": strings.number(faces.reason),
     }
+    return {"faces": columns, "strings": list(strings.ids)}
 
 
 def _varints(numbers: Numbers) -> str:

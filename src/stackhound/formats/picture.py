@@ -53,6 +53,7 @@ class Picture:
 
     Attributes:
         event: what was sampled.
+        node: int64 (n_nodes,): rows of the tree.
         depth: uint32 (n_nodes,); 0 for row 0, the root.
         face: uint32 (n_nodes,), ids into ``faces``.
         self_value, total_value, start: uint64 (n_nodes,), in the event's unit.
@@ -60,6 +61,7 @@ class Picture:
     """
 
     event: Event
+    node: Numbers
     depth: Numbers
     face: Numbers
     self_value: Numbers
@@ -75,7 +77,15 @@ def lay_out(profile: Profile, event: str | None) -> Picture:
         EmptyProfile: the event has no sample.
         UsageError: no such event, or several and None was given.
     """
-    tree = profile.tree(event, root="process")
+    return arrange(profile, profile.tree(event, root="process"))
+
+
+def arrange(profile: Profile, tree: CallTree) -> Picture:
+    """Lay out a tree of the profile.
+
+    Raises:
+        EmptyProfile: it has no sample.
+    """
     if tree.total_value[0] == 0:
         raise EmptyProfile(f"there is no sample of {tree.event.name!r} to draw", "record for longer, or filter less")
     start = _starts(tree)
@@ -84,6 +94,7 @@ def lay_out(profile: Profile, event: str | None) -> Picture:
     used, face = np.unique(_face_ids(tree)[order], return_inverse=True)
     return Picture(
         event=tree.event,
+        node=order,
         depth=tree.depth[order],
         face=face.astype(np.uint32),
         self_value=tree.self_value[order],

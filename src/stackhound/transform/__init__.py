@@ -6,6 +6,7 @@ Tables that this version does not know are kept; one with a column ``sample`` lo
 
 from stackhound.transform.cells import name_cells
 from stackhound.transform.compact import compact
+from stackhound.transform.diff import Difference, diff
 from stackhound.transform.filter import filter_samples
 from stackhound.transform.focus import focus, ignore, show_from, without_callers
 from stackhound.transform.inlines import drop_inlined
@@ -20,8 +21,10 @@ from stackhound.transform.threads import merge_threads
 from stackhound.transform.weights import weigh_by_count, weigh_by_time
 
 __all__ = [
+    "Difference",
     "collapse_recursion",
     "compact",
+    "diff",
     "drop_inlined",
     "filter_samples",
     "focus",

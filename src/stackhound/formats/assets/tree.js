@@ -3,11 +3,12 @@
 // The call tree as columns in preorder, each parent's children by falling total: a subtree is the range
 // [node, end[node]), and the samples of a node lie at [start[node], start[node] + total[node]) of the whole.
 class Tree {
-  constructor({ count, depth, face, self }) {
+  constructor({ count, depth, face, self, before }) {
     this.count = count;
     this.depth = decodeVarints(depth, new Uint32Array(count));
     this.face = decodeVarints(face, new Uint32Array(count));
     this.self = decodeVarints(self, new Float64Array(count));
+    this.before = before ? decodeVarints(before, new Float64Array(count)) : null; // totals to compare with
     this.parent = this.#parents();
     this.total = this.self.slice();
     this.end = new Uint32Array(count);
