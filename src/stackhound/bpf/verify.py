@@ -106,17 +106,30 @@ def choose_contents(path: Path, wanted: Sequence[str]) -> list[Contained]:
     return [known[name] for name in wanted] if wanted else contents
 
 
-def verify(path: Path, programs: Sequence[str] = ()) -> list[Verdict]:
-    """Let the kernel verify programs, each by itself, and unload them again."""
-    return [_verify_one(path, one.name) for one in choose_contents(path, programs)]
+def verify(path: Path, programs: Sequence[str] = (), *, in_words: bool = False) -> list[Verdict]:
+    """Let the kernel verify programs, each by itself, and unload them again.
+
+    Args:
+        path: of the object file.
+        programs: names; all of the file without any.
+        in_words: keep each step of the verifier, also where it accepts, up to 16 MiB.
+    """
+    return [_verify_one(path, one.name, in_words) for one in choose_contents(path, programs)]
 
 
-def _verify_one(path: Path, program: str) -> Verdict:
+def _verify_one(path: Path, program: str, in_words: bool) -> Verdict:
+    said, reason = _load(path, program, in_words=False)
+    # With so many words that they are cut off the kernel refuses any program, so this load decides nothing.
+    log = _load(path, program, in_words=True)[0] if reason or in_words else said
+    return Verdict(program, read_figures(said), read_refusal(log, reason) if reason else None, log)
+
+
+def _load(path: Path, program: str, *, in_words: bool) -> tuple[str, str]:
     with native_errors():
-        loaded = _native.BpfObject(str(path), [program], True)
-        log, reason = loaded.verified()[program]
+        loaded = _native.BpfObject(str(path), [program], in_words)
+        told = loaded.verified()[program]
         loaded.close()
-    return Verdict(program, read_figures(log), read_refusal(log, reason) if reason else None, log)
+    return told
 
 
 def read_figures(log: str) -> Figures | None:

@@ -39,7 +39,7 @@ def command(
     """
     from stackhound.bpf.verify import verify
 
-    verdicts = verify(path, programs)
+    verdicts = verify(path, programs, in_words=with_log)
     if as_json:
         left_out = () if with_log else ("log",)
         rows = [{key: value for key, value in asdict(one).items() if key not in left_out} for one in verdicts]
