@@ -7,15 +7,18 @@ import platform
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from stackhound import _native
+from stackhound.bench.configuration import Benchmark
+from stackhound.bench.runner import run_once
 from stackhound.bpf.bench import Plan, bench
 from stackhound.bpf.verify import list_contents, verify
-from stackhound.errors import RecordingError, UsageError
+from stackhound.errors import BenchmarkError, RecordingError, UsageError
 from support_recordings import run_stackhound
 from support_workloads import SOURCES
 
@@ -42,6 +45,7 @@ def test_the_programs_of_a_file_are_listed(object_file: Path) -> None:
     assert contents == {
         "let_pass": "xdp",
         "add_up": "xdp",
+        "report": "xdp",
         "answer": "socket_filter",
         "compare": "raw_tracepoint",
         "on_switch": "tracing",
@@ -87,6 +91,12 @@ def test_maps_are_prepared_and_return_values_are_checked(object_file: Path) -> N
         bench(object_file, "answer", Plan(expected=42, **QUICK))
 
 
+def test_a_ring_buffer_that_nobody_reads_does_not_change_what_is_measured(object_file: Path) -> None:
+    """A full one would make it return XDP_ABORTED."""
+    result = bench(object_file, "report", Plan(expected=2, **QUICK))
+    assert result.return_value == 2
+
+
 def test_a_program_that_runs_once_a_call_is_measured_by_statistics(object_file: Path) -> None:
     result = bench(object_file, "compare", Plan(context=(7).to_bytes(8, "little"), **QUICK))
     assert result.return_value == 1
@@ -127,6 +137,26 @@ def test_a_refused_program_makes_verify_fail(object_file: Path) -> None:
     assert done.returncode == 1
     assert "add_up: accepted" in done.stdout.decode()
     assert "measured.bpf.c" in done.stdout.decode()
+
+
+def test_a_program_is_a_benchmark_of_the_configuration(object_file: Path) -> None:
+    benchmark = Benchmark("sum", bpf=object_file.name, program="add_up", expect=2)
+    values = run_once(benchmark, object_file.parent).benchmarks["sum"]
+    assert len(values["ns-per-run"]) == 8
+    assert all(value > 0 for value in values["ns-per-run"])
+    counted = replace(benchmark, measures=("verifier-instructions",))
+    alone = run_once(counted, object_file.parent).benchmarks["sum"]
+    assert alone == {"verifier-instructions": values["verifier-instructions"]}
+    assert alone["verifier-instructions"][0] > 100
+
+
+@pytest.mark.parametrize(
+    ("program", "told"), [("reach_too_far", "refuses reach_too_far"), ("none", "no program 'none'")]
+)
+def test_a_program_that_cannot_be_a_benchmark_never_passes(object_file: Path, program: str, told: str) -> None:
+    benchmark = Benchmark("b", bpf=object_file.name, program=program, measures=("verifier-instructions",))
+    with pytest.raises(BenchmarkError, match=f"benchmark 'b': .*{told}"):
+        run_once(benchmark, object_file.parent)
 
 
 def test_a_packet_that_is_too_short_is_refused(object_file: Path) -> None:

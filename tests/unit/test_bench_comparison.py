@@ -125,6 +125,29 @@ def test_one_more_of_a_count_that_never_varies_is_always_found(measure, more):
     assert verdict(less) == Verdict.IMPROVED
 
 
+def test_a_count_may_grow_by_the_share_that_its_measure_tolerates():
+    def found(more):
+        samples = {("x", "allocations"): Samples([1000.0], [1000.0 + more])}
+        measure = Measure("allocations", "count", exact=True, tolerance=0.01)
+        return judge(samples, {"allocations": measure}, Limits())["x", "allocations"].verdict
+
+    assert [found(10), found(11), found(-10), found(-11)] == [
+        Verdict.NOT_WORSE,
+        Verdict.REGRESSED,
+        Verdict.NOT_WORSE,
+        Verdict.IMPROVED,
+    ]
+
+
+def test_a_count_that_never_varies_takes_four_runs_and_one_that_does_more():
+    machine = Machine(1, measure="allocations", exact={"a": 5.0, "b": 5.0})
+    assert verdict(machine) == Verdict.NOT_WORSE
+    assert len(machine.order) == 4
+    undeclared = Machine(1, measure="callgrind-instructions", exact={"a": 5.0, "b": 5.0})
+    assert verdict(undeclared) == Verdict.NOT_WORSE
+    assert len(undeclared.order) == 12  # until each side has five values or more
+
+
 def test_counts_that_are_zero_on_both_sides_are_equal():
     assert verdict(Machine(1, measure="allocations", exact={"a": 0.0, "b": 0.0})) == Verdict.NOT_WORSE
     assert verdict(Machine(1, measure="allocations", exact={"a": 0.0, "b": 1.0})) == Verdict.REGRESSED

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stackhound.bench.measures import Measure, known_measure
 from stackhound.bench.runner import run_once
-from stackhound.bench.verdicts import Control, Finding, Key, Limits, Samples, Verdict, check_controls, judge
+from stackhound.bench.verdicts import Control, Finding, Key, Limits, Samples, Verdict, check_controls, is_exact, judge
 from stackhound.errors import BenchmarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from stackhound.bench.configuration import Benchmark
@@ -135,6 +135,7 @@ class _Stage:
         self._source: dict[Key, Pair] = {}
         self._blocks = dict.fromkeys(range(len(pairs)), 0)
         self._measures: dict[str, Measure] = {}
+        self._others: dict[str, str] = {}
         self._random = random.Random(duel.seed)  # noqa: S311 - for fairness, not for secrets
 
     def pairs_of(self, keys: Iterable[Key]) -> list[Pair]:
@@ -143,8 +144,9 @@ class _Stage:
         return [pair for pair in self.pairs if pair in sources]
 
     def notes(self) -> list[str]:
-        """What not every run had."""
-        return [f"{measure} of {name} was left out: not every run has it" for name, measure in self._incomplete()]
+        """What not every run, or not each side, had."""
+        incomplete = [f"{measure} of {name} was left out: not every run has it" for name, measure in self._incomplete()]
+        return [*self._others.values(), *incomplete]
 
     def measure(self, end: float) -> dict[Key, Finding]:
         """Run blocks until all is clear or the time is over."""
@@ -160,19 +162,27 @@ class _Stage:
             self.duel.tell(f"{len(unclear)} of {len(found)} unclear: {target} pairs")
 
     def _fill(self, pending: list[int], target: int, end: float) -> None:
-        while short := [place for place in pending if 2 * self._blocks[place] < target]:
+        while short := [place for place in pending if 2 * self._blocks[place] < target and not self._is_known(place)]:
             for place in short:
                 if self._blocks[place] and self.duel.clock() >= end:
                     return
                 self._run_block(self.pairs[place])
                 self._blocks[place] += 1
 
+    def _is_known(self, place: int) -> bool:
+        """Whether all that a benchmark gives are counts that never varied: more of the same would tell nothing."""
+        keys = [key for key, pair in self._source.items() if pair is self.pairs[place]]
+        return bool(keys) and all(is_exact(self.samples[key], self._measures[key[1]]) for key in keys)
+
     def _run_block(self, pair: Pair) -> None:
         """A B B A or B A A B, by chance: two pairs, and between them one side twice."""
         first = self._random.randrange(2)
         sides = (first, 1 - first, 1 - first, first)
         read = [self._read(pair, side) for side in sides]
-        self._expect_same(pair, read[0], read[1])
+        if pair[0].bpf:
+            self._leave_out_others(sides, read)
+        else:
+            self._expect_same(pair, read[0], read[1])
         swapped = self._random.randrange(2)
         for key in {key: None for one in read for key in one}:
             values = [one.get(key) for one in read]
@@ -203,6 +213,19 @@ class _Stage:
             raise BenchmarkError(
                 f"benchmark {min(names)!r} of {pair[0].name!r} is in one side alone", "compare like with like"
             )
+
+    def _leave_out_others(self, sides: Sequence[int], read: list[dict[Key, float]]) -> None:
+        """An object file says itself which programs it has: what is new or gone in it is no failure."""
+        names = [
+            {name for one, side in zip(read, sides, strict=True) if side == which for name, _ in one}
+            for which in (0, 1)
+        ]
+        for name in sorted(names[0] ^ names[1]):
+            what = "new: nothing to compare it with" if name in names[1] else "gone"
+            self._others[name] = f"{name} is {what}"
+        for one in read:
+            for key in [key for key in one if key[0] in self._others]:
+                del one[key]
 
     def _runs(self, key: Key) -> int:
         return 2 * self._blocks[self.pairs.index(self._source[key])]

@@ -1,5 +1,7 @@
 """Benchmarks declared in TOML.
 
+prepare = ["make", "benchmarks"]       # run first in each directory or commit that is measured
+
 [[benchmark]]
 name = "parse"
 command = ["./parse", "big.json"]      # or function = "module:function", called in a Python of its own
@@ -8,7 +10,13 @@ runs = 10
 [[benchmark]]
 name = "core"                          # what another harness measures: results are read after its command
 command = ["cargo", "bench"]
-results = "target/criterion"
+results = "target/criterion"           # "-": what it prints
+
+[[benchmark]]
+name = "filter"
+bpf = "filter.bpf.o"                   # a BPF program of an object file
+program = "drop_syn"
+packet = "syn.pcap"
 
 [measure.rate]                         # a measure that is not known by its name
 unit = "requests/second"
@@ -19,16 +27,16 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stackhound.bench.measures import Measure
+from stackhound.bench.measures import Measure, known_measure
 from stackhound.bench.thresholds import BY_PROBABILITY, TESTS, Threshold
 from stackhound.errors import UsageError, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,36 +46,69 @@ else:
 DEFAULT_RUNS: Final = 10
 DEFAULT_TIMEOUT_S: Final = 600.0
 MAX_RUNS: Final = 100_000
+#: Where results are, if the command prints them.
+STDOUT: Final = "-"
+
+#: What is measured, and what else can be said of each.
+KINDS: Final = {
+    "command": {"results"},
+    "function": set[str](),
+    "bpf": {"program", "packet", "context", "maps", "expect"},
+}
+COMMON: Final = {"name", "measures", "runs", "warmups", "timeout_s", "needs"}
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """One entry. With ``results`` its values are read from there, else the command itself is measured.
 
+    Paths are relative to the directory that it runs in.
+
     Attributes:
-        command: the program and its arguments; empty where it is a function.
-        function: ``module:function``, without arguments; empty where it is a command.
-        results: a file or directory that the command writes, relative to the directory it runs in.
+        command: the program and its arguments; empty where it is something else.
+        function: ``module:function``, without arguments; empty where it is something else.
+        results: a file or directory that the command writes; ``-``: what it prints.
+        bpf: an object file with the BPF program ``program``; empty where it is something else. Without a program it
+            is each of them, ``NAME/PROGRAM``, for the verifier alone.
+        packet, context, maps: files for it, as of ``stackhound bpf bench``; empty without one.
+        expect: what it must return; None: always the same.
         measures: of these alone; empty means all.
         runs, warmups: how often; results of the first ``warmups`` are thrown away.
         timeout_s: a run that takes longer has failed.
+        needs: a file without which the first side of a comparison had no such benchmark yet; empty without one.
     """
 
     name: str
     command: tuple[str, ...] = ()
     function: str = ""
     results: str = ""
+    bpf: str = ""
+    program: str = ""
+    packet: str = ""
+    context: str = ""
+    maps: str = ""
+    expect: int | None = None
     measures: tuple[str, ...] = ()
     runs: int = DEFAULT_RUNS
     warmups: int = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
+    needs: str = ""
 
 
 @dataclass(frozen=True)
 class Configuration:
+    """What a file declares.
+
+    Attributes:
+        prepare: a command to run first in each directory; empty without one.
+        directory: where the file is.
+    """
+
     benchmarks: tuple[Benchmark, ...]
     measures: dict[str, Measure] = field(default_factory=dict)
     thresholds: tuple[Threshold, ...] = ()
+    prepare: tuple[str, ...] = ()
+    directory: Path = Path()
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -85,7 +126,7 @@ def read_configuration(path: Path) -> Configuration:
     except ValueError as error:  # not TOML, or not UTF-8
         raise UsageError(f"{path} is no TOML: {error}", "docs/bench.md has an example") from error
     try:
-        return parse_configuration(document)
+        return replace(parse_configuration(document), directory=path.resolve().parent)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", error.remedy) from error
 
@@ -96,7 +137,7 @@ def parse_configuration(document: Mapping[str, Any]) -> Configuration:
     Raises:
         UsageError: it says what makes no sense.
     """
-    _expect_keys("the file", document, {"benchmark", "measure", "threshold"})
+    _expect_keys("the file", document, {"benchmark", "measure", "threshold", "prepare"})
     tables = document.get("benchmark")
     if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
         raise UsageError("it declares no benchmark", "begin one with [[benchmark]]")
@@ -111,7 +152,8 @@ def parse_configuration(document: Mapping[str, Any]) -> Configuration:
     if not isinstance(thresholds, list) or not all(isinstance(one, dict) for one in thresholds):
         raise UsageError("'threshold' is no list of tables", "begin each with [[threshold]]")
     measures = {name: _parse_measure(name, one) for name, one in declared.items()}
-    return Configuration(benchmarks, measures, tuple(_parse_threshold(one) for one in thresholds))
+    parsed = tuple(_parse_threshold(one) for one in thresholds)
+    return Configuration(benchmarks, measures, parsed, _words("the file", document, "prepare"))
 
 
 def _parse_benchmark(table: dict[str, Any]) -> Benchmark:
@@ -119,10 +161,14 @@ def _parse_benchmark(table: dict[str, Any]) -> Benchmark:
     if not isinstance(name, str) or not name or not name.isprintable():
         raise UsageError("a benchmark has no name", 'write name = "…" in each')
     where = f"benchmark {name!r}"
-    _expect_keys(where, table, set(Benchmark.__dataclass_fields__))
-    if bool(table.get("command")) == bool(table.get("function")):
-        raise UsageError(f"{where} has not one of 'command' and 'function'", "say what it runs")
+    kinds = [kind for kind in KINDS if table.get(kind)]
+    if len(kinds) != 1:
+        raise UsageError(f"{where} has not one of {', '.join(map(repr, KINDS))}", "say what it runs")
+    _expect_keys(where, table, COMMON | KINDS[kinds[0]] | {kinds[0]})
     _expect_numbers(where, table)
+    _expect_texts(where, table)
+    if kinds == ["bpf"] and not table.get("program") and table.get("measures") != ["verifier-instructions"]:
+        raise UsageError(f"{where} does not say which program of {table['bpf']!r:.80}", 'write program = "…"')
     return Benchmark(
         **{**table, "command": _words(where, table, "command"), "measures": _words(where, table, "measures")}
     )
@@ -135,7 +181,12 @@ def _expect_numbers(where: str, table: dict[str, Any]) -> None:
     timeout_s = table.get("timeout_s", 1)
     if type(timeout_s) not in {int, float} or not 0 < timeout_s <= 86_400:
         raise UsageError(f"{where}: timeout_s = {timeout_s!r:.40}", "use seconds, up to a day")
-    for key in ("function", "results"):
+    if type(table.get("expect", 0)) is not int:
+        raise UsageError(f"{where}: expect = {table['expect']!r:.40}", "use a whole number")
+
+
+def _expect_texts(where: str, table: dict[str, Any]) -> None:
+    for key in {"function", "results", "needs", "bpf", *KINDS["bpf"]} - {"expect"}:
         if not isinstance(table.get(key, ""), str):
             raise UsageError(f"{where}: {key} is no text", 'write it in "quotes"')
     function = table.get("function", "")
@@ -143,7 +194,7 @@ def _expect_numbers(where: str, table: dict[str, Any]) -> None:
         raise UsageError(f"{where}: {function!r:.80} is no function", 'write "module:function"')
 
 
-def _words(where: str, table: dict[str, Any], key: str) -> tuple[str, ...]:
+def _words(where: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     found = table.get(key, [])
     if not isinstance(found, list) or not all(isinstance(word, str) and "\0" not in word for word in found):
         raise UsageError(f"{where}: {key} is no list of texts", f'write {key} = ["…", "…"]')
@@ -154,13 +205,18 @@ def _parse_measure(name: str, table: object) -> Measure:
     if not isinstance(table, dict):
         raise UsageError(f"measure {name!r} is no table", f"write [measure.{name}]")
     where = f"measure {name!r}"
-    _expect_keys(where, table, {"unit", "better", "floor", "exact"})
+    _expect_keys(where, table, {"unit", "better", "floor", "exact", "tolerance"})
     if table.get("better", "lower") not in {"lower", "higher"}:
         raise UsageError(f"{where}: better = {table['better']!r:.40}", 'use "lower" or "higher"')
-    floor, exact, unit = table.get("floor", 0.0), table.get("exact", False), table.get("unit", "")
-    if type(floor) not in {int, float} or not floor >= 0 or type(exact) is not bool or not isinstance(unit, str):
-        raise UsageError(f"{where} makes no sense", "unit is a text, floor a number, exact true or false")
-    return Measure(name, unit, table.get("better", "lower"), float(floor), exact)
+    known = known_measure(name)
+    numbers = [table.get(key, getattr(known, key)) for key in ("floor", "tolerance")]
+    exact, unit = table.get("exact", known.exact), table.get("unit", known.unit)
+    are_numbers = all(type(number) in {int, float} and number >= 0 for number in numbers)
+    if not are_numbers or type(exact) is not bool or not isinstance(unit, str):
+        remedy = "unit is a text, floor and tolerance are numbers, exact is true or false"
+        raise UsageError(f"{where} makes no sense", remedy)
+    floor, tolerance = map(float, numbers)
+    return Measure(name, unit, table.get("better", known.better), floor, exact, tolerance)
 
 
 def _parse_threshold(table: dict[str, Any]) -> Threshold:

@@ -21,6 +21,7 @@ class Measure(NamedTuple):
         better: which way is better.
         floor: differences up to this are none, in the unit.
         exact: a count that is the same in every run, so that one value is enough and any difference is one.
+        tolerance: values that never vary may differ by this share and are still the same.
     """
 
     name: str
@@ -28,10 +29,13 @@ class Measure(NamedTuple):
     better: Better = "lower"
     floor: float = 0.0
     exact: bool = False
+    tolerance: float = 0.0
 
 
 #: What the clocks and the scheduler do to a process that does nothing.
 CLOCK_FLOOR_NS: Final = 10_000.0
+#: What `stackhound.bpf.bench` cannot tell apart: half of a clock cycle, about.
+BPF_FLOOR_NS: Final = 0.25
 #: Page tables, stack and the loader's choices move a process by some pages.
 MEMORY_FLOOR_BYTES: Final = 16 * 4096.0
 
@@ -44,8 +48,11 @@ KNOWN: Final = {
         Measure("latency", "nanoseconds"),
         Measure("throughput", "operations/second", "higher"),
         Measure("instructions", "count", exact=True),
+        Measure("callgrind-instructions", "count"),
         Measure("allocations", "count", exact=True),
         Measure("allocated", "bytes", exact=True),
+        Measure("ns-per-run", "nanoseconds", floor=BPF_FLOOR_NS),
+        Measure("verifier-instructions", "count", exact=True),
     )
 }
 

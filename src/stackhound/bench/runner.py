@@ -1,4 +1,4 @@
-"""One run of a benchmark: a command, a function in a Python of its own, or another harness with its results."""
+"""One run of a benchmark: a command, a function in a Python of its own, a BPF program, or another harness."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from stackhound.bench import caller, launcher
+from stackhound.bench import caller, launcher, valgrind
 from stackhound.bench.adapters import read_results
+from stackhound.bench.configuration import STDOUT
 from stackhound.bench.measures import check_values
 from stackhound.bench.results import Results, Values, describe_commit, describe_host, make_results, now, read_document
 from stackhound.errors import BenchmarkError, UsageError, reason_of
 from stackhound.profile.escape import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from stackhound.bench.configuration import Benchmark, Configuration
 
 #: Of the stderr of a run that failed.
 SHOWN_CHARACTERS: Final = 200
 READ_BYTES: Final = 4096
+
+COUNTED: Final = "instructions"
+#: PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS (Linux include/uapi/linux/perf_event.h)
+COUNTER: Final = (0, 1)
 
 
 def run_all(configuration: Configuration, directory: Path, tell: Callable[[str], None]) -> Results:
@@ -57,25 +62,78 @@ def run_once(benchmark: Benchmark, directory: Path) -> Results:
     Raises:
         BenchmarkError: it cannot be started, fails, takes too long, or gives nonsense.
     """
-    if benchmark.function:
+    found: Values
+    if benchmark.bpf:
+        from stackhound.bench.programs import measure_programs
+
+        found = measure_programs(benchmark, directory)
+    elif benchmark.function:
         found = {benchmark.name: _call(benchmark, directory)}
     elif benchmark.results:
         found = _run_harness(benchmark, directory)
     else:
-        found = {benchmark.name: _as_values(benchmark, _launch(benchmark, benchmark.command, directory))}
+        found = {benchmark.name: _run_command(benchmark, directory)}
     return make_results({name: _choose(benchmark, measures) for name, measures in found.items()})
 
 
-def _launch(benchmark: Benchmark, command: tuple[str, ...], directory: Path) -> dict[str, Any]:
-    request = orjson.dumps({"command": command, "timeout_s": benchmark.timeout_s})
+def wall_time_ns(benchmark: Benchmark, command: tuple[str, ...], directory: Path) -> int:
+    """How long one run of the command takes, within the benchmark's time limit.
+
+    Raises:
+        BenchmarkError: it cannot be started, fails, or takes too long.
+    """
+    return int(_launch(benchmark, command, directory)["wall_ns"])
+
+
+def _run_command(benchmark: Benchmark, directory: Path) -> dict[str, list[float]]:
+    """What is asked for: all that one run tells, and what each of valgrind's tools counts in another."""
+    values: dict[str, list[float]] = {}
+    if not benchmark.measures or set(benchmark.measures) - valgrind.MEASURES:
+        counter = COUNTER if COUNTED in benchmark.measures else None
+        values |= _as_values(benchmark, _launch(benchmark, benchmark.command, directory, counter=counter))
+    for tool in valgrind.choose_tools(benchmark.measures):
+        values |= _count(benchmark, tool, directory)
+    return values
+
+
+def _count(benchmark: Benchmark, tool: valgrind.Tool, directory: Path) -> dict[str, list[float]]:
+    with tempfile.TemporaryDirectory() as logs:
+        command = tool.wrap(benchmark.command, Path(logs))
+        _launch(benchmark, command, directory, environment=valgrind.ENVIRONMENT)
+        found = tool.read(Path(logs))
+    if not found:
+        raise BenchmarkError(f"benchmark {benchmark.name!r}: valgrind's {tool.name} told no count")
+    return {measure: check_values(benchmark.name, measure, numbers) for measure, numbers in found.items()}
+
+
+def _launch(
+    benchmark: Benchmark,
+    command: tuple[str, ...],
+    directory: Path,
+    *,
+    stdout: str = os.devnull,
+    environment: Mapping[str, str] | None = None,
+    counter: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    request = {
+        "command": command,
+        "timeout_s": benchmark.timeout_s,
+        "stdout": stdout,
+        "environment": environment or {},
+        "counter": counter,
+    }
     try:
-        status, answer, stderr = _ask_launcher(request, directory)
+        status, answer, stderr = _ask_launcher(orjson.dumps(request), directory)
     except OSError as error:
         raise BenchmarkError(f"cannot run in {directory}: {reason_of(error)}") from error
     failed = f"benchmark {benchmark.name!r}: {command[0]!r:.80}"
     if status:
         raise BenchmarkError(f"{failed} could not be measured: {_last_line(stderr)}")
     found: dict[str, Any] = orjson.loads(answer)
+    if "uncounted" in found:
+        raise BenchmarkError(
+            f"this machine does not count {COUNTED}: {found['uncounted']}", "measure callgrind-instructions instead"
+        )
     if found["error"]:
         raise BenchmarkError(f"{failed} cannot be started: {found['error']}", "check its spelling, PATH and rights")
     if found["status"] is None:
@@ -106,6 +164,8 @@ def _as_values(benchmark: Benchmark, found: dict[str, Any]) -> dict[str, list[fl
     values: dict[str, list[object]] = {"wall": [found["wall_ns"]], "cpu": [found["cpu_ns"]]}
     if found["peak_bytes"] > found["floor_bytes"]:
         values["peak-memory"] = [found["peak_bytes"]]
+    if found["count"] is not None:
+        values[COUNTED] = [found["count"]]
     return {measure: check_values(benchmark.name, measure, numbers) for measure, numbers in values.items()}
 
 
@@ -118,13 +178,19 @@ def _call(benchmark: Benchmark, directory: Path) -> dict[str, list[float]]:
 
 def _run_harness(benchmark: Benchmark, directory: Path) -> Values:
     """Its benchmarks, called ``NAME/…``. Results that were there before are not taken for those of this run."""
-    path = directory / benchmark.results
-    before = _newest_ns(path)
-    _launch(benchmark, benchmark.command, directory)
-    if _newest_ns(path) == before:
-        remedy = f"see that its command writes {benchmark.results}"
-        raise BenchmarkError(f"benchmark {benchmark.name!r} wrote no results", remedy)
-    return {f"{benchmark.name}/{name}": measures for name, measures in read_results(path).benchmarks.items()}
+    if benchmark.results == STDOUT:
+        with tempfile.NamedTemporaryFile(suffix=".json") as output:
+            _launch(benchmark, benchmark.command, directory, stdout=output.name)
+            found = read_results(Path(output.name))
+    else:
+        path = directory / benchmark.results
+        before = _newest_ns(path)
+        _launch(benchmark, benchmark.command, directory)
+        if _newest_ns(path) == before:
+            remedy = f"see that its command writes {benchmark.results}"
+            raise BenchmarkError(f"benchmark {benchmark.name!r} wrote no results", remedy)
+        found = read_results(path)
+    return {f"{benchmark.name}/{name}": measures for name, measures in found.benchmarks.items()}
 
 
 def _newest_ns(path: Path) -> int:

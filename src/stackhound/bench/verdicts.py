@@ -195,7 +195,7 @@ def _exact_ratio(a: float, b: float) -> Interval:
 
 def _judge_exact(a: float, b: float, measure: Measure) -> Verdict:
     worse = b - a if measure.better == "lower" else a - b
-    if abs(worse) <= measure.floor:
+    if abs(worse) <= max(measure.floor, measure.tolerance * a):
         return Verdict.NOT_WORSE
     return Verdict.REGRESSED if worse > 0 else Verdict.IMPROVED
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("two commands, in turns", "stackhound bench compare './old big.json' './new big.json'"),
     ("two builds with the benchmarks of bench.toml", "stackhound bench compare --config bench.toml ../main ."),
+    ("two commits, each built by its 'prepare'", "stackhound bench compare --config bench.toml HEAD^ HEAD"),
     ("what was measured before", "stackhound bench compare old.json new.json"),
 )
 NAME_WIDTH = 32
@@ -28,7 +29,7 @@ NAME_WIDTH = 32
 @side_options
 @verbose_option
 def command(**given: Any) -> None:  # noqa: ANN401 - as `side_options` has them
-    """Compare A and B: two commands, two directories with --config, or two files with results.
+    """Compare A and B: two commands, two files with results, or with --config two directories or commits.
 
     Commands run in turns (A B B A) until each answer is clear or the time is over. A regression is confirmed by fresh
     pairs of runs.

@@ -16,7 +16,7 @@ from stackhound.cli.parameters import flag
 from stackhound.cli.verbosity import verbose_option
 
 EXAMPLES = (
-    ("this checkout against its parent's build", "stackhound bench gate --config bench.toml ../parent ."),
+    ("this checkout against its parent", "stackhound bench gate --config bench.toml HEAD^ ."),
     ("counts that were measured before, for CI's reports", "stackhound bench gate old.json new.json --junit gate.xml"),
 )
 

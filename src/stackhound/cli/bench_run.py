@@ -37,10 +37,13 @@ def command(source: Path, output: str | None, bmf: bool) -> None:
     import orjson
 
     from stackhound.bench import read_configuration, read_results, run_all, write_bmf
+    from stackhound.bench.places import prepare
     from stackhound.profile.output import open_output
 
     if source.suffix == ".toml":
-        results = run_all(read_configuration(source), Path.cwd(), _tell)
+        configuration = read_configuration(source)
+        prepare(configuration, Path.cwd())
+        results = run_all(configuration, Path.cwd(), _tell)
     else:
         results = read_results(source)
     document = orjson.dumps(write_bmf(results), option=orjson.OPT_INDENT_2) + b"\n" if bmf else results.to_json()

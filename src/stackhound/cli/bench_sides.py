@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -12,8 +15,10 @@ from stackhound.cli.parameters import parse_duration
 from stackhound.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stackhound.bench.comparison import Comparison, Side
-    from stackhound.bench.configuration import Configuration
+    from stackhound.bench.measures import Measure
     from stackhound.bench.verdicts import Limits
     from stackhound.cli.parameters import Decorator
 
@@ -33,6 +38,7 @@ class Options(NamedTuple):
     as_json: bool
     markdown: str | None
     junit: str | None
+    flame: Path | None
 
     def limits(self) -> Limits:
         """The shares.
@@ -60,7 +66,7 @@ def side_options(command: Any) -> Any:  # noqa: ANN401 - a decorator of click's
             "--config",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="A and B are directories in which its benchmarks run.",
+            help="A and B are directories or commits in which its benchmarks run.",
         ),
         click.option(
             "--time",
@@ -78,6 +84,12 @@ def side_options(command: Any) -> Any:  # noqa: ANN401 - a decorator of click's
             "--markdown", type=click.Path(), metavar="FILE", help="Write a summary, too, as for a pull request."
         ),
         click.option("--junit", type=click.Path(), metavar="FILE", help="Write JUnit's XML, too."),
+        click.option(
+            "--flame",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Record what has regressed, and write flame graphs of what changed in it.",
+        ),
     ]
     for decorator in reversed(decorators):
         command = decorator(command)
@@ -93,16 +105,29 @@ def compare_as_asked(options: Options) -> Comparison:
     """
     from stackhound.bench.adapters import read_results
     from stackhound.bench.comparison import Duel, compare_results
+    from stackhound.bench.flames import write_flames
 
     limits = options.limits()
     kinds = {_is_results(one) for one in (options.a, options.b)}
     if options.config is None and kinds == {True}:
+        if options.flame:
+            raise UsageError("--flame records both sides, and files cannot be run", "give commands, builds or commits")
         return compare_results(read_results(Path(options.a)), read_results(Path(options.b)), limits)
     if options.config is None and len(kinds) == 2:
         raise UsageError("A and B are not of one kind", "give two files with results, or two commands")
-    configuration, sides = _choose_sides(options)
-    duel = Duel(*sides, configuration.measures, limits, options.seconds, _tell)
-    return duel.compare()
+    with ExitStack() as places:
+        contest = _choose_sides(options, places)
+        duel = Duel(contest.a, contest.b, contest.measures, limits, options.seconds, _tell)
+        comparison = duel.compare()
+        drawn = [] if options.flame is None else write_flames(comparison, contest.a, contest.b, options.flame, _tell)
+        return replace(comparison, notes=[*contest.notes, *comparison.notes, *drawn])
+
+
+class _Contest(NamedTuple):
+    a: Side
+    b: Side
+    measures: Mapping[str, Measure]
+    notes: list[str]
 
 
 def _is_results(argument: str) -> bool:
@@ -110,19 +135,32 @@ def _is_results(argument: str) -> bool:
     return argument != "" and (path.is_dir() or (path.suffix == ".json" and path.is_file()))
 
 
-def _choose_sides(options: Options) -> tuple[Configuration, tuple[Side, Side]]:
+def _choose_sides(options: Options, places: ExitStack) -> _Contest:
     from stackhound.bench.comparison import Side
-    from stackhound.bench.configuration import Benchmark, Configuration, read_configuration
+    from stackhound.bench.configuration import Benchmark
 
     if options.config:
-        configuration = read_configuration(options.config)
-        for one in (options.a, options.b):
-            if not Path(one).is_dir():
-                raise UsageError(f"{one} is no directory", "with --config, A and B are two builds")
-        a, b = (Side(Path(one), configuration.benchmarks) for one in (options.a, options.b))
-        return configuration, (a, b)
+        return _open_places(options, options.config, places)
     a, b = (Side(Path.cwd(), (Benchmark("command", _split(one)),)) for one in (options.a, options.b))
-    return Configuration(()), (a, b)
+    return _Contest(a, b, {}, [])
+
+
+def _open_places(options: Options, config: Path, places: ExitStack) -> _Contest:
+    """Directories and commits, prepared. Worktrees have paths of one length, which would show in counts."""
+    from stackhound.bench.comparison import Side
+    from stackhound.bench.configuration import read_configuration
+    from stackhound.bench.places import leave_out_new, open_place, prepare
+
+    configuration = read_configuration(config)
+    made = Path(places.enter_context(TemporaryDirectory(prefix="stackhound-")))
+    asked = {"a": options.a, "b": options.b}
+    a, b = (places.enter_context(open_place(one, Path.cwd(), made / name)) for name, one in asked.items())
+    for argument, directory in ((options.a, a), (options.b, b)):
+        if configuration.prepare:
+            _tell(f"preparing {argument}")
+        prepare(configuration, directory)
+    benchmarks, notes = leave_out_new(configuration.benchmarks, a, b)
+    return _Contest(Side(a, benchmarks), Side(b, benchmarks), configuration.measures, notes)
 
 
 def _split(line: str) -> tuple[str, ...]:
