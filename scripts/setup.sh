@@ -4,6 +4,7 @@
 #   scripts/setup.sh build   .venv, with stackhound in it
 #   scripts/setup.sh lint    the same, and the linters
 #   scripts/setup.sh test    the same, and the programs that tests compare with
+#   scripts/setup.sh gate    .venv, and what `make bench-gate` counts with
 #
 # Stamps in .venv/.stamps hold digests of the files that say what to install: when nothing changed, nothing
 # is asked of the network.
@@ -22,13 +23,15 @@ main() {
         build) setup_build ;;
         lint) setup_build; setup_lint ;;
         test) setup_build; setup_test ;;
-        *) die "usage: scripts/setup.sh build|lint|test" ;;
+        gate) setup_build; ensure_packages "make bench-gate" g++ git valgrind ;;
+        *) die "usage: scripts/setup.sh build|lint|test|gate" ;;
     esac
 }
 
 setup_build() {
     ensure_venv
     once build pyproject.toml -- install_group build " (120 MB, most of it ziglang, which compiles BPF)"
+    once uplot scripts/uplot.sh -- fetch_uplot
     native_is_fresh || build_native
 }
 
@@ -93,6 +96,16 @@ install_test_packages() {
     install_group test ""
     say "Python: installing what tests/requirements.txt names into .venv"
     .venv/bin/python -m pip install --quiet --requirement tests/requirements.txt
+}
+
+# fetch_uplot: without npm everything works but the pages of `stackhound bench history --html`.
+fetch_uplot() {
+    if have npm; then
+        say "npm: fetching uPlot (150 kB), which draws curves"
+        scripts/uplot.sh
+    else
+        say "npm is not there: \"stackhound bench history --html\" will have no uPlot to draw with"
+    fi
 }
 
 # --- Debian packages ------------------------------------------------------------------------------------------------

@@ -52,6 +52,15 @@ def test_medians_are_kept_by_branch_and_shown_as_bars(directory, capsys):
     assert capsys.readouterr().out == "no benchmark has 'zzz' in its name\n"
 
 
+def test_places_where_a_series_changed_are_told_with_the_run(directory, capsys):
+    add(directory, *[1e9] * 8, *[2e9] * 8)
+    capsys.readouterr()
+    assert main(["bench", "history", "h.sqlite", "--changes"]) == 0
+    assert capsys.readouterr().out == "parse · wall · main · ci: 1.00 s → 2.00 s, +100% since run 9\n"
+    assert main(["bench", "history", "h.sqlite", "zzz", "--changes"]) == 0
+    assert capsys.readouterr().out == "nothing changed for good\n"
+
+
 @pytest.mark.parametrize(
     ("values", "bars"), [([1.0], "▁"), ([5.0, 5.0], "▁▁"), ([0.0, 7.0], "▁█"), ([7.0] * 99, "▁" * 40)]
 )

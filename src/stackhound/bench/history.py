@@ -40,7 +40,11 @@ PRAGMA user_version = {VERSION};
 
 
 class Series(NamedTuple):
-    """Medians of one measure of a benchmark on a branch and a testbed, oldest first."""
+    """Medians of one measure of a benchmark on a branch and a testbed, oldest first.
+
+    Attributes:
+        commits, times: of the run that gave each value; empty texts where it did not say.
+    """
 
     benchmark: str
     measure: str
@@ -48,6 +52,8 @@ class Series(NamedTuple):
     branch: str
     testbed: str
     values: list[float]
+    commits: list[str]
+    times: list[str]
 
 
 class History:
@@ -73,12 +79,16 @@ class History:
 
     def values(self, benchmark: str, measure: str, branch: str, testbed: str) -> list[float]:
         """Earlier medians, oldest first."""
+        return [value for value, _, _ in self._runs(benchmark, measure, branch, testbed)]
+
+    def _runs(self, benchmark: str, measure: str, branch: str, testbed: str) -> list[tuple[float, str, str]]:
+        """Value, commit and time of each run, oldest first."""
         rows = self._database.execute(
-            "SELECT value FROM median JOIN run ON run.id = median.run "
+            "SELECT value, commit_id, time FROM median JOIN run ON run.id = median.run "
             "WHERE benchmark = ? AND measure = ? AND branch = ? AND testbed = ? ORDER BY run.id",
             (benchmark, measure, branch, testbed),
         )
-        return [float(value) for (value,) in rows]
+        return [(float(value), str(commit), str(time)) for value, commit, time in rows]
 
     def series(self) -> list[Series]:
         """All there is, by benchmark."""
@@ -89,8 +99,9 @@ class History:
             "FROM median JOIN run ON run.id = median.run ORDER BY benchmark, measure, branch, testbed"
         ).fetchall()
         return [
-            Series(benchmark, measure, unit, branch, testbed, self.values(benchmark, measure, branch, testbed))
+            Series(benchmark, measure, unit, branch, testbed, *map(list, zip(*runs, strict=True)))
             for benchmark, measure, branch, testbed, unit in rows
+            if (runs := self._runs(benchmark, measure, branch, testbed))
         ]
 
 

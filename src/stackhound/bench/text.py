@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stackhound.profile.units import format_value
+
+if TYPE_CHECKING:
+    from stackhound.bench.changes import Change
 
 
 def format_number(value: float, unit: str) -> str:
@@ -19,3 +24,9 @@ def format_ratio(ratio: float) -> str:
     """A ratio as a change: ``+3.0%``, ``-12%``."""
     percent = 100 * (ratio - 1)
     return f"{percent:+.{0 if abs(percent) >= 10 else 1 if abs(percent) >= 1 else 2}f}%"
+
+
+def describe_change(change: Change, unit: str) -> str:
+    """What a series changed from and to: ``781 ms → 1.20 s, +54%``."""
+    amounts = f"{format_number(change.before, unit)} → {format_number(change.after, unit)}"
+    return f"{amounts}, {format_ratio(change.after / change.before)}" if change.before else amounts
