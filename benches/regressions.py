@@ -1,10 +1,13 @@
 """Whether `stackhound bench` can be trusted: false alarms between equals, and slowdowns of 3% that are found.
 
     .venv/bin/python benches/regressions.py [--check] [--equal N] [--slower N] [--seconds S]
+                                            [--continue] [--stop-after S]
 
 A program does the same work in each run (programs/iterations.c); the slower one does 3% more of it. Each comparison is
 what `stackhound bench gate` does with two commands, with the time it is given here. The targets are for 200 comparisons
-between equals and five minutes each; fewer and shorter ones say less.
+between equals and five minutes each, which takes a day; fewer and shorter ones say less. Each answer is kept in
+target/benches/regressions.jsonl, so that it can be done in parts: with ``--continue``, comparisons of the same length
+that are there are not made again; with ``--stop-after`` none begins that late, and the report is of those there are.
 
 Control: a slowdown of 50% must be found.
 """
@@ -12,12 +15,15 @@ Control: a slowdown of 50% must be found.
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.build import compile_program
+from harness.build import OUTPUT, compile_program
 from harness.report import Report
 from stackhound.bench.comparison import Duel, Side
 from stackhound.bench.configuration import Benchmark
@@ -34,6 +40,7 @@ SLOWDOWN = 0.03
 CONTROL_SLOWDOWN = 0.5
 MOST_ALARMS = 0.01
 LEAST_FOUND = 0.95
+PROGRESS = OUTPUT / "regressions.jsonl"
 
 STATUSES = {0: "passed", REGRESSED: "regression", INCONCLUSIVE: "not clear"}
 
@@ -43,20 +50,48 @@ def main() -> None:
     parser.add_argument("--equal", type=int, default=20, help="comparisons between equals")
     parser.add_argument("--slower", type=int, default=20, help="comparisons with one that is slower by 3%%")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each comparison")
+    parser.add_argument("--continue", dest="goes_on", action="store_true", help="go on where an earlier run ended")
+    parser.add_argument("--stop-after", type=float, default=math.inf, help="seconds after which none is begun")
     parser.add_argument("--check", action="store_true", help="one of each, and 30 seconds for it")
     options = parser.parse_args()
     equal, slower, seconds = (1, 1, 30.0) if options.check else (options.equal, options.slower, options.seconds)
     report = Report("regressions", {"equal": equal, "slower": slower, "seconds": seconds, "iterations": ITERATIONS})
     program = str(compile_program("iterations.c"))
     control = compare(program, CONTROL_SLOWDOWN, seconds, 0)
+    journal = Journal(seconds, time.monotonic() + options.stop_after, options.goes_on)
     counted = {
-        "equal": Counter(compare(program, 0.0, seconds, seed) for seed in range(equal)),
-        "3% slower": Counter(compare(program, SLOWDOWN, seconds, seed) for seed in range(slower)),
+        "equal": journal.count(program, 0.0, equal),
+        "3% slower": journal.count(program, SLOWDOWN, slower),
     }
     show(report, counted)
     judge(report, counted)
     report.control(f"a slowdown of {CONTROL_SLOWDOWN:.0%}", control, control == "regression")
     report.finish()
+
+
+class Journal:
+    """Answers of comparisons that took so many seconds each, a line of JSON each."""
+
+    def __init__(self, seconds: float, end: float, goes_on: bool) -> None:
+        self.seconds, self.end = seconds, end
+        PROGRESS.parent.mkdir(parents=True, exist_ok=True)
+        lines = PROGRESS.read_text().splitlines() if goes_on and PROGRESS.exists() else []
+        self.answers = {tuple(key): answer for key, answer in map(json.loads, lines)}
+        if not goes_on:
+            PROGRESS.write_text("")
+
+    def count(self, program: str, slowdown: float, comparisons: int) -> Counter[str]:
+        """The answers to so many comparisons; fewer where the time is over."""
+        keys = [(slowdown, self.seconds, ITERATIONS, seed) for seed in range(comparisons)]
+        for key in keys:
+            if key not in self.answers and time.monotonic() < self.end:
+                self._add(key, compare(program, slowdown, self.seconds, key[-1]))
+        return Counter(self.answers[key] for key in keys if key in self.answers)
+
+    def _add(self, key: tuple[float, float, int, int], answer: str) -> None:
+        self.answers[key] = answer
+        with PROGRESS.open("a") as out:
+            out.write(json.dumps([key, answer]) + "\n")
 
 
 def compare(program: str, slowdown: float, seconds: float, seed: int) -> str:
@@ -84,6 +119,8 @@ def judge(report: Report, counted: dict[str, Counter[str]]) -> None:
         ("3% slower", "slowdowns of 3% that are found", f"at least {LEAST_FOUND:.0%}"),
     ):
         found, total = counted[name]["regression"], counted[name].total()
+        if total == 0:
+            continue
         met = found <= MOST_ALARMS * total if name == "equal" else found >= LEAST_FOUND * total
         report.target(what, wanted, f"{found} of {total}", met)
 
