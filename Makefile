@@ -3,7 +3,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo -E)
 STACKHOUND := .venv/bin/stackhound
 
 .DEFAULT_GOAL := help
-.PHONY: help build record test test-kernels lint bench clean
+.PHONY: help build record test test-kernels lint bench bench-gate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -29,6 +29,10 @@ lint: ## check style, types, licences and the direction of dependencies
 
 bench: build ## measure against the targets in docs/performance.md; needs root or sudo
 	$(SUDO) .venv/bin/python -m benches
+
+bench-gate: ## compare what this checkout costs in counts (instructions, allocations, verifier) with its parent commit
+	@scripts/setup.sh gate
+	$(SUDO) $(STACKHOUND) bench gate --config benches/gate/bench.toml --strict 'HEAD^' .
 
 clean: ## remove everything that was built here
 	rm -rf .venv target src/stackhound/_native*.so tests/oracles/node_modules

@@ -9,13 +9,17 @@
 #include "maps.h"
 #include "sample.h"
 
-/* A ring for each CPU and hook; user space sets how many and how large. */
+#ifndef RING_BYTES
+#define RING_BYTES 0
+#endif
+
+/* A ring for each CPU and hook; user space sets how many and how large, unless RING_BYTES does. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__uint(key_size, sizeof(u32));
-	__uint(value_size, sizeof(struct ring));
+	__uint(value_size, sizeof(struct ring) + RING_BYTES);
 } rings SEC(".maps");
 
 static __always_inline struct ring *this_cpu_ring(u32 hook)

@@ -68,8 +68,8 @@ BENCHMARK = '[[benchmark]]\nname = "a"\ncommand = ["true"]\n'
         ("benchmark = [", "is no TOML"),
         ('[[benchmark]]\ncommand = ["true"]', "has no name"),
         ('[[benchmark]]\nname = "a\\u001b"\ncommand = ["true"]', "has no name"),
-        ('[[benchmark]]\nname = "a"', "not one of 'command' and 'function'"),
-        (BENCHMARK + 'function = "a:b"', "not one of 'command' and 'function'"),
+        ('[[benchmark]]\nname = "a"', "not one of 'command', 'function', 'bpf'"),
+        (BENCHMARK + 'function = "a:b"', "not one of 'command', 'function', 'bpf'"),
         ('[[benchmark]]\nname = "a"\ncommand = "true"', "no list of texts"),
         ('[[benchmark]]\nname = "a"\nfunction = "a b:c"', "is no function"),
         ('[[benchmark]]\nname = "a"\nfunction = "os.getpid(x)"', "is no function"),
@@ -78,12 +78,18 @@ BENCHMARK = '[[benchmark]]\nname = "a"\ncommand = ["true"]\n'
         (BENCHMARK + "timeout_s = nan", "timeout_s = nan"),
         (BENCHMARK + "timeout_s = 0", "timeout_s = 0"),
         (BENCHMARK + "results = 3", "results is no text"),
+        ('[[benchmark]]\nname = "a"\nbpf = "a.o"', "which program of 'a.o'"),
+        ('[[benchmark]]\nname = "a"\nbpf = "a.o"\nprogram = "p"\nexpect = true', "expect = True"),
+        ('[[benchmark]]\nname = "a"\nbpf = "a.o"\nprogram = "p"\nresults = "r"', "'results', which means nothing"),
+        (BENCHMARK + 'packet = "p"', "'packet', which means nothing"),
         (BENCHMARK + "warmup = 3", "'warmup', which means nothing"),
         (BENCHMARK + BENCHMARK, "two benchmarks are called 'a'"),
         (BENCHMARK + "[measure]\nrate = 3", "measure 'rate' is no table"),
         (BENCHMARK + '[measure.rate]\nbetter = "bigger"', "better = 'bigger'"),
         (BENCHMARK + "[measure.rate]\nfloor = -1", "makes no sense"),
         (BENCHMARK + "[measure.rate]\nexact = 1", "makes no sense"),
+        (BENCHMARK + "[measure.rate]\ntolerance = -1", "makes no sense"),
+        ('prepare = "make"\n' + BENCHMARK, "prepare is no list of texts"),
         (BENCHMARK + "[threshold]\ntest = 'iqr'", "no list of tables"),
         (BENCHMARK + "[[threshold]]\ntest = 'iqr'\nupper = 1", "for which measure"),
         (BENCHMARK + THRESHOLD, "has no bound"),
@@ -105,9 +111,21 @@ def test_a_mistake_is_told_with_the_files_name(text, told, tmp_path):
 
 def test_the_documentation_s_example_is_one(tmp_path):
     blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/bench.md").read_text(), re.DOTALL)
-    found = read(tmp_path, "\n".join(blocks))
-    assert [one.name for one in found.benchmarks] == ["parse", "decode", "core"]
+    first, commits, thresholds = blocks
+    found = read(tmp_path, first + thresholds)
+    assert [one.name for one in found.benchmarks] == ["parse", "decode", "core", "filter"]
     assert [one.test for one in found.thresholds] == ["t-test"]
+    built = read(tmp_path, commits)
+    assert built.prepare == ("make", "benchmarks")
+    assert built.benchmarks[0].needs == "src/drain.c"
+
+
+def test_what_make_bench_gate_compares_are_counts_alone():
+    found = read_configuration(ROOT / "benches" / "gate" / "bench.toml")
+    assert (ROOT / "benches" / "gate" / "prepare.sh").stat().st_mode & 0o111
+    counts = {("callgrind-instructions",), ("verifier-instructions",)}
+    assert all(one.measures in counts or one.results == "-" for one in found.benchmarks)
+    assert all((ROOT / one.needs).exists() for one in found.benchmarks)
 
 
 def test_a_file_that_is_not_there_is_a_usage_error(tmp_path):

@@ -4,6 +4,8 @@
 //! file of unknown origin, so each input is bounded and checked, and what is wrong with it is an [`Error`].
 
 pub mod address;
+#[cfg(feature = "count-allocations")]
+pub mod allocations;
 pub mod block_io;
 pub mod calltree;
 pub mod code;
