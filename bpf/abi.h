@@ -77,7 +77,7 @@ struct sample_header {
  * HAS_PYTHON Python's frames (below), and what the kind of record has to say: for RECORD_COMBINED the number of
  * observations and the time of the last one, for RECORD_ADDRESSED an address, for RECORD_OFF_CPU a
  * struct off_cpu, for RECORD_WAKING its number, for RECORD_BLOCK_IO a struct block_step, for RECORD_DEPARTURE its number
- * and, above 32 bits, the site, for RECORD_FAULT a struct fault.
+ * and, above 32 bits, the site, for RECORD_FAULT a struct fault, for RECORD_HEAP a struct heap_step.
  */
 struct sample {
 	struct sample_header header;
@@ -143,6 +143,22 @@ struct fault {
 	u32 has_file;
 };
 
+/* What a program tells of its memory (preload/heap.c). Only an allocation has a stack. */
+struct heap_step {
+	u64 program; /* tells programs of one process apart */
+	u64 id;      /* of an allocation that was chosen; 0: its end will not be told */
+	u64 size;    /* bytes that were asked for */
+	u64 calls;   /* allocations, chosen or not, since the last time that these two were told */
+	u64 bytes;   /* of those */
+	u8 step;     /* enum heap_step_kind */
+	u8 reserved[7];
+};
+enum heap_step_kind {
+	HEAP_ALLOCATED = 1,
+	HEAP_FREED = 2,
+	HEAP_COUNTED = 3, /* at the program's end: calls and bytes that nothing was said of yet */
+};
+
 /* What user space may change while the programs run. */
 struct settings {
 	u64 off_cpu_period_ns; /* absences at least so long are samples; of shorter ones so much makes a sample */
@@ -186,6 +202,7 @@ enum record_kind {
 	RECORD_BLOCK_IO = 6,
 	RECORD_DEPARTURE = 7, /* the stack with which a thread leaves a CPU, and the number of that departure */
 	RECORD_FAULT = 8,     /* a sample of a page fault, timed */
+	RECORD_HEAP = 9,      /* an allocation, with a stack, or what became of it */
 };
 
 /*
@@ -198,8 +215,9 @@ enum hook {
 	HOOK_WAKING = 2,     /* of a thread, by another one or an interrupt */
 	HOOK_SUBMISSION = 3, /* of a request to a block device, until the device has it: by threads */
 	HOOK_COMPLETION = 4, /* of such a request: anywhere; nothing is walked */
+	HOOK_ALLOCATION = 5, /* and the end of one: uprobes, between which a CPU may change from thread to thread */
 };
-#define HOOKS 5
+#define HOOKS 6
 
 /*
  * Each CPU has a ring of its own: this, ring_bytes of records, and room for one sample more, so that none is ever cut
@@ -249,7 +267,7 @@ struct counters {
 	u64 saved; /* what one of the next samples stands for, too (short absences, some of many requests), and who ended them */
 	u64 emitted;            /* ring records of samples that are not combined */
 	u64 wakings;            /* ring records of kind RECORD_WAKING */
-	u64 steps;              /* ring records of requests behind their submission */
+	u64 steps;              /* ring records behind the first of a request, or of an allocation */
 	u64 combined;           /* added to the combining cache */
 	u64 lost_ring_full;     /* also: the machine got a CPU more than it had rings for */
 	u64 lost_ring_combined; /* observations in cache entries that found no room in the ring when evicted */
@@ -305,7 +323,8 @@ struct config {
 	u32 timed_faults;        /* a bit each: events whose samples tell a struct fault */
 	u8 off_cpu_at_departure; /* threads are seen when they leave a CPU, not when they come back */
 	u8 tells_end;            /* block_io_done does; otherwise it is when the last byte is done */
-	u8 reserved[6];
+	u8 reserved[2];
+	u32 heap_event; /* its index */
 };
 
 /* A process for good. */

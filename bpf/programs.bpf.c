@@ -5,6 +5,7 @@
 #include "wakers.bpf.c"
 #include "departures.bpf.c"
 #include "blockio.bpf.c"
+#include "heap.bpf.c"
 #include "faults.bpf.c"
 #include "lifecycle.bpf.c"
 

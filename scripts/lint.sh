@@ -16,7 +16,7 @@ check() {
 }
 
 check_bpf_format() {
-    find bpf \( -name '*.c' -o -name '*.h' \) -print0 | xargs -0 --no-run-if-empty clang-format --dry-run --Werror
+    find bpf preload \( -name '*.c' -o -name '*.h' \) -print0 | xargs -0 --no-run-if-empty clang-format --dry-run --Werror
 }
 
 check "ruff: Python style" ruff check --quiet
@@ -28,7 +28,7 @@ check "rustfmt: Rust format" cargo fmt --all --check
 check "clippy: Rust style" cargo clippy --quiet --release --workspace --all-targets -- -D warnings
 check "cargo-deny: Rust dependencies point one way, licences are permissive" cargo-deny --log-level warn check bans licenses sources
 check "licences of the Python packages" python scripts/check_licences.py
-check "clang-format: BPF format" check_bpf_format
+check "clang-format: C format" check_bpf_format
 
 [ ${#failed[@]} -eq 0 ] || die "failed: $(printf '%s; ' "${failed[@]}")"
 say "all checks passed"

@@ -1,4 +1,4 @@
-//! Compiles the kernel half and makes Rust of its ABI.
+//! Compiles the kernel half and makes Rust of its ABI; compiles the library that programs are started with.
 //!
 //! The compiler is `$STACKHOUND_CLANG`, else the clang inside PyPI's `ziglang` of `$PYO3_PYTHON`, else `clang` on PATH.
 //! It is needed at build time only: the objects are embedded.
@@ -9,6 +9,8 @@ use std::process::Command;
 
 #[path = "build/abi.rs"]
 mod abi;
+#[path = "build/library.rs"]
+mod library;
 
 /// Each becomes an object of its own: those that record, the one that looks at threads, the one that looks up names.
 const OBJECTS: [&str; 5] = ["programs", "dump", "absent", "fault_times", "names"];
@@ -45,6 +47,7 @@ fn main() {
             compiler.compile(&source, architecture, &out.join("unused.o")); // so that none breaks unseen
         }
     }
+    library::compile(&bpf.join("../preload/heap.c"), &out.join("heap.so"));
 }
 
 /// A clang for BPF: its command line and the target it calls BPF.

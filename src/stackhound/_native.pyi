@@ -16,12 +16,14 @@ __all__ = [
     "call_tree",
     "dump",
     "encode_pprof",
+    "heap_library",
     "inspect_process",
     "intern_paths",
     "list_events",
     "probe",
     "probe_block_io",
     "probe_event",
+    "probe_heap",
     "probe_off_cpu",
     "read_parquet",
     "stack_hashes",
@@ -186,6 +188,12 @@ def probe_off_cpu() -> str:
 
 def probe_block_io() -> str:
     """Why requests to block devices cannot be recorded here; empty when they can."""
+
+def probe_heap() -> str:
+    """Why allocations cannot be followed here; empty when they can."""
+
+def heap_library() -> bytes:
+    """The shared library in which programs choose samples of their allocations (``preload/heap.c``)."""
 
 def probe_event(type: int, config: int) -> str:
     """Why perf_event_open(2) refuses this event here; empty when it does not."""

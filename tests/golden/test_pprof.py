@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from fixtures.examples import two_events, web_server
+from fixtures.heap import Allocation, build_heap
 from fixtures.profiles import build_profile
 from stackhound.errors import UsageError
 from stackhound.formats import by_name
@@ -110,6 +111,26 @@ def test_comments_say_what_the_recording_says_of_itself(pprof):
 def test_another_event_has_its_own_name_and_unit(pprof):
     assert "samples/count page-faults/count" in pprof(two_events(), "-raw", event="page-faults")
     assert shares(pprof(two_events(), "-top", event="page-faults")) == {"load": ("3", "3"), "main": ("0", "3")}
+
+
+@pytest.mark.parametrize(
+    ("index", "parse", "cache"),
+    [
+        ("alloc_objects", "10", "3"),
+        ("alloc_space", "1000B", "3000B"),
+        ("inuse_objects", None, "3"),
+        ("inuse_space", None, "3000B"),
+    ],
+)
+def test_allocations_have_the_values_of_gos_own_heap_profiles(pprof, index, parse, cache):
+    profile = build_heap([
+        Allocation("main parse malloc", 100, count=10, lifetime_us=5),
+        Allocation("main cache malloc", 1_000, count=3),
+    ])  # fmt: skip
+    report = pprof(profile, "-top", f"-unit={'B' if index.endswith('space') else 'count'}", f"-sample_index={index}")
+    rows = {line.split()[5]: line.split()[0] for line in report.splitlines() if re.match(r" *\d+B? ", line)}
+    assert rows.get("parse") == parse
+    assert rows["cache"] == cache
 
 
 def test_a_profile_without_samples_is_read_too(pprof):

@@ -25,6 +25,7 @@ from stackhound.formats import FORMATS, by_name, by_path
         ("x.svg", "svg"),
         ("X.HTML", "html"),
         ("x.pftrace", "perfetto"),
+        ("x.dhat.json", "dhat"),
         ("x.perfetto-trace", "perfetto"),
         ("stackhound.hound", "hound"),
     ],

@@ -178,8 +178,8 @@ def assert_accounted_for(profile: Profile) -> None:
 
 
 def observations(profile: Profile) -> np.ndarray:
-    """Of each row of ``samples``, how many it is made of; of ``off-cpu`` or ``block-io`` always one."""
-    away = [name in ("off-cpu", "block-io") for name in profile.column("events", "name")]
+    """Of each row of ``samples``, how many it is made of; of ``off-cpu``, ``block-io`` or ``heap`` always one."""
+    away = [name in ("off-cpu", "block-io", "heap") for name in profile.column("events", "name")]
     count = profile.numbers("samples", "count")
     return np.where(np.array(away)[profile.numbers("samples", "event")], np.ones_like(count), count)
 

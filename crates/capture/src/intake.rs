@@ -12,6 +12,7 @@ use crate::block_io::{BlockIo, HeldSample};
 use crate::departures::{Absence, Departure, Departures};
 use crate::error::{Error, Result};
 use crate::files::FileStore;
+use crate::heap::Heap;
 use crate::kernel::KernelSpace;
 use crate::memory::Memory;
 use crate::options::{EventKind, Options, Sampling};
@@ -49,6 +50,7 @@ pub struct Intake {
     aggregate: bool,
     /// Requests to block devices.
     pub block_io: BlockIo,
+    heap: Heap,
     /// Observations in the rows.
     pub stored: u64,
     /// Whether a file was cut short while its symbols were read.
@@ -88,6 +90,7 @@ impl Intake {
             raw_addresses: options.raw_addresses,
             aggregate: options.aggregate,
             block_io: BlockIo::default(),
+            heap: Heap::new(options),
             stored: 0,
             changed_files: false,
         })
@@ -114,13 +117,18 @@ impl Intake {
 
     /// Adds a sample, or to the row that it shares with others when aggregating. Who woke a thread is kept for the
     /// sample that this makes, the sample of a request until its end, and the stack with which a thread leaves until it is
-    /// known how long it was away.
+    /// known how long it was away; so is an allocation until what became of it is known.
     pub fn store(&mut self, sample: &RawSample<'_>) {
-        match (sample.waking, &sample.block_step, sample.departure) {
-            (Some(number), _, _) => self.keep_waker(sample, number),
-            (_, Some(step), _) => self.keep_step(sample, step),
-            (_, _, Some(departure)) => self.store_half(sample, departure),
-            _ => self.store_whole(sample),
+        if let Some(number) = sample.waking {
+            self.keep_waker(sample, number);
+        } else if let Some(step) = &sample.block_step {
+            self.keep_step(sample, step);
+        } else if let Some(step) = &sample.heap_step {
+            self.keep_allocation(sample, step);
+        } else if let Some(departure) = sample.departure {
+            self.store_half(sample, departure);
+        } else {
+            self.store_whole(sample);
         }
     }
 
@@ -138,6 +146,27 @@ impl Intake {
     /// Adds the samples of requests that have ended since, when the rings were looked at then.
     pub fn settle_requests(&mut self, looked_ns: u64) {
         for HeldSample { row, addresses } in self.block_io.settle(looked_ns, &mut self.profile) {
+            self.push(row, addresses.as_deref(), 1);
+        }
+    }
+
+    fn keep_allocation(&mut self, sample: &RawSample<'_>, step: &abi::HeapStep) {
+        let held = (u32::from(step.step) == abi::HEAP_ALLOCATED).then(|| self.hold(sample));
+        self.heap.note(sample, step, held);
+    }
+
+    /// Adds the samples of allocations whose end has been told since, when the rings were looked at then.
+    pub fn settle_allocations(&mut self, looked_ns: u64) {
+        for HeldSample { row, addresses } in self.heap.settle(looked_ns) {
+            self.push(row, addresses.as_deref(), 1);
+        }
+    }
+
+    /// Adds those that are in use, once the last record has been stored, and what all allocations come to.
+    pub fn finish_allocations(&mut self) {
+        self.settle_allocations(u64::MAX);
+        let heap = std::mem::take(&mut self.heap);
+        for HeldSample { row, addresses } in heap.finish(&mut self.profile) {
             self.push(row, addresses.as_deref(), 1);
         }
     }
@@ -181,7 +210,7 @@ impl Intake {
     fn push(&mut self, row: SampleRow<'_>, addresses: Option<&[u64]>, observations: u64) {
         let row = SampleRow { addresses, ..row };
         self.stored += observations;
-        if self.aggregate {
+        if self.aggregate && row.heap.is_none() {
             self.profile.combine(row)
         } else {
             self.profile.sample(row)
@@ -224,6 +253,7 @@ impl Intake {
             off_cpu: sample.off_cpu.map(off_cpu_row),
             waker: sample.off_cpu.and_then(|away| self.wakers.take(away.waking)),
             block_io: None,
+            heap: None,
         };
         HeldSample { row, addresses }
     }

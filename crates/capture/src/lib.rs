@@ -24,6 +24,7 @@ mod error;
 mod fault_times;
 mod fault_totals;
 mod files;
+mod heap;
 mod informer;
 pub mod inspection;
 mod intake;
@@ -58,6 +59,9 @@ mod tracefs;
 pub mod unwind;
 mod waker;
 mod wakers;
+
+/// The library in which programs choose samples of their allocations (`preload/heap.c`), as a file.
+pub static HEAP_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/heap.so"));
 
 pub use board::{Status, WaitOutcome};
 pub use dump::dump;

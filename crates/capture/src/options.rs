@@ -25,6 +25,8 @@ pub enum EventKind {
     OffCpu,
     /// A request to a block device; its period is a number of requests.
     BlockIo,
+    /// An allocation of memory; its period is in bytes.
+    Heap,
 }
 
 /// An event, as perf_event_open(2) numbers it.
@@ -89,6 +91,8 @@ pub struct Options {
     pub wakers: bool,
     /// Of `off-cpu`: threads are seen when they leave a CPU, as where the kernel does not tell when they come back.
     pub off_cpu_at_departure: bool,
+    /// Of `heap`: the library in which programs choose their samples (`preload/heap.c`).
+    pub heap_library: Option<PathBuf>,
     /// Of the ring, rounded up to a power of two; None: by rate and CPUs.
     pub ring_bytes: Option<usize>,
     /// Keep each sample's virtual addresses.
@@ -103,12 +107,16 @@ pub struct Options {
     pub log_level: u8,
 }
 
+/// One allocation in so many bytes: a program that allocates 64 MB a second makes 1,000 samples.
+const SPARSE_HEAP_BYTES: u64 = 64 << 10;
+
 impl Options {
     /// The fastest rate asked for in samples a second and CPU, for sizing; events by period count as 10,000.
     pub fn fastest_hz(&self) -> u64 {
         let rate = |event: &EventSpec| match event.sampling {
             Sampling::Frequency(hz) => hz,
             Sampling::Period(_) if event.kind == EventKind::OffCpu && !self.off_cpu_exact => 1_000,
+            Sampling::Period(bytes) if event.kind == EventKind::Heap && bytes >= SPARSE_HEAP_BYTES => 1_000,
             Sampling::Period(_) => 10_000,
         };
         self.events.iter().map(rate).sum()
@@ -117,13 +125,15 @@ impl Options {
     /// The kinds of programs that write records (`bpf/abi.h`, `enum hook`), each into rings of its own. Rings are looked
     /// at in this order, so that a record refers to one that is there if that is in the same ring or a later one.
     pub fn hooks(&self) -> Vec<u32> {
-        let is_event = |event: &EventSpec| !matches!(event.kind, EventKind::OffCpu | EventKind::BlockIo);
+        let is_event =
+            |event: &EventSpec| !matches!(event.kind, EventKind::OffCpu | EventKind::BlockIo | EventKind::Heap);
         let used = [
             (abi::HOOK_EVENT, self.events.iter().any(is_event)),
             (abi::HOOK_ARRIVAL, self.off_cpu_event().is_some()),
             (abi::HOOK_WAKING, self.wakers),
             (abi::HOOK_SUBMISSION, self.block_io_event().is_some()),
             (abi::HOOK_COMPLETION, self.block_io_event().is_some()),
+            (abi::HOOK_ALLOCATION, self.heap_event().is_some()),
         ];
         used.into_iter()
             .filter(|(_, is_used)| *is_used)
@@ -149,5 +159,18 @@ impl Options {
     /// Where among the events `block-io` is.
     pub fn block_io_event(&self) -> Option<usize> {
         self.events.iter().position(|event| event.kind == EventKind::BlockIo)
+    }
+
+    /// Where among the events `heap` is.
+    pub fn heap_event(&self) -> Option<usize> {
+        self.events.iter().position(|event| event.kind == EventKind::Heap)
+    }
+
+    /// Of how many bytes allocated one is a sample, on average.
+    pub fn heap_interval_bytes(&self) -> u64 {
+        match self.heap_event().map(|event| self.events[event].sampling) {
+            Some(Sampling::Period(bytes)) => bytes,
+            _ => 1,
+        }
     }
 }

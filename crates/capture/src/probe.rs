@@ -63,6 +63,7 @@ pub fn probe() -> Vec<Probe> {
             },
         },
         requests(),
+        allocations(),
     ]
 }
 
@@ -100,6 +101,7 @@ fn options() -> Options {
         off_cpu_exact: false,
         wakers: false,
         off_cpu_at_departure: false,
+        heap_library: None,
         ring_bytes: None,
         raw_addresses: false,
         drain_interval: None,
@@ -239,6 +241,25 @@ pub fn probe_off_cpu() -> Option<&'static str> {
 /// Why requests to block devices cannot be recorded here; None when they can.
 pub fn probe_block_io() -> Option<&'static str> {
     (!BlockTracepoints::find().has_requests).then_some("nothing tells of requests to block devices (CONFIG_BLOCK)")
+}
+
+/// Why allocations cannot be followed here; None when they can.
+pub fn probe_heap() -> Option<&'static str> {
+    let is_there = std::path::Path::new("/sys/bus/event_source/devices/uprobe/type").exists();
+    (!is_there).then_some("nothing can look at functions of programs (CONFIG_UPROBE_EVENTS)")
+}
+
+/// What looks at functions of programs.
+fn allocations() -> Probe {
+    let (state, detail) = match probe_heap() {
+        Some(reason) => ("degraded", reason),
+        None => ("ok", "uprobes: heap"),
+    };
+    Probe {
+        name: "functions of programs",
+        state,
+        detail: detail.into(),
+    }
 }
 
 /// Why an event cannot be counted here; None when it can.

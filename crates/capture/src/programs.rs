@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, MapMut, MapType, Object, ObjectBuilder, OpenMapMut, OpenObject, PerfEventOpts,
-    PrintLevel, ProgramMut, ProgramType,
+    PrintLevel, ProgramMut, ProgramType, UprobeOpts,
 };
 
 use crate::abi;
@@ -271,6 +272,20 @@ impl Programs {
         Ok(())
     }
 
+    /// Begins to follow what programs tell of their memory through this library, whoever has it loaded.
+    pub fn attach_heap_library(&mut self, library: &Path) -> Result<()> {
+        for (name, function) in HEAP_PROGRAMS {
+            let options = UprobeOpts {
+                func_name: Some(function.into()),
+                ..Default::default()
+            };
+            let link = program(&mut self.object, name).attach_uprobe_with_opts(EVERY_PROCESS, library, 0, options);
+            let link = link.map_err(|error| bpf_error("allocations cannot be followed", &error))?;
+            self.hooks.push(link);
+        }
+        Ok(())
+    }
+
     /// What user space may change while the programs run.
     pub fn change_settings(&mut self, change: impl FnOnce(&mut abi::Settings)) -> Result<()> {
         change(&mut self.settings);
@@ -439,6 +454,15 @@ const BLOCK_IO_PROGRAMS: [&str; 7] = [
     "submit_request",
 ];
 
+const EVERY_PROCESS: i32 = -1;
+
+/// The programs that hear of memory, and the functions of preload/heap.c that tell of it.
+const HEAP_PROGRAMS: [(&str, &str); 3] = [
+    ("tell_count", "stackhound_heap_counted"),
+    ("tell_free", "stackhound_heap_freed"),
+    ("tell_allocation", "stackhound_heap_allocated"),
+];
+
 /// What all programs are told when they are loaded.
 pub fn configure(
     options: &Options,
@@ -485,7 +509,8 @@ pub fn configure(
         addressed: bits_of(triggers, Trigger::has_address),
         block_io_event: options.block_io_event().unwrap_or(0) as u32,
         tells_end: block.has_done.into(),
-        reserved: [0; 6],
+        reserved: [0; 2],
+        heap_event: options.heap_event().unwrap_or(0) as u32,
         timed_faults: 0,
     }
 }
@@ -657,6 +682,7 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: Block
         Some("issue_request" | "requeue_request" | "complete_request") => block.has_requests,
         Some("end_request") => block.has_done,
         Some("merge_request") => block.has_merge,
+        Some("tell_allocation" | "tell_free" | "tell_count") => options.heap_event().is_some(),
         Some("forget_mappings") => options.unwind,
         Some("follow_fork") => has_targets && options.inherit,
         Some("release_held") => !options.held_pids.is_empty(),

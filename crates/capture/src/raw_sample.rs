@@ -30,6 +30,8 @@ pub struct RawSample<'a> {
     pub waking: Option<u64>,
     /// Of a request to a block device: what happened; only some have a thread and a stack.
     pub block_step: Option<abi::BlockStep>,
+    /// Of a program's memory: what happened; only an allocation has a stack.
+    pub heap_step: Option<abi::HeapStep>,
     /// The thread's departure that it belongs to, where stack and time off the CPU come one after the other.
     pub departure: Option<Departure>,
 }
@@ -68,6 +70,7 @@ const COMBINED_WORDS: usize = 2;
 const OFF_CPU_WORDS: usize = size_of::<abi::OffCpu>() / 8;
 const FAULT_WORDS: usize = size_of::<abi::Fault>() / 8;
 const BLOCK_STEP_WORDS: usize = size_of::<abi::BlockStep>() / 8;
+const HEAP_STEP_WORDS: usize = size_of::<abi::HeapStep>() / 8;
 
 impl<'a> RawSample<'a> {
     /// What a record of it takes in a ring.
@@ -80,6 +83,7 @@ impl<'a> RawSample<'a> {
             abi::RECORD_OFF_CPU => OFF_CPU_WORDS,
             abi::RECORD_FAULT => FAULT_WORDS,
             abi::RECORD_BLOCK_IO => BLOCK_STEP_WORDS,
+            abi::RECORD_HEAP => HEAP_STEP_WORDS,
             _ => 0,
         };
         8 * (words + details) as u64
@@ -110,6 +114,7 @@ impl<'a> RawSample<'a> {
             off_cpu: None,
             waking: None,
             block_step: None,
+            heap_step: None,
             departure: None,
         };
         match (u32::from(header.kind), rest) {
@@ -131,6 +136,7 @@ impl<'a> RawSample<'a> {
             }
             (abi::RECORD_WAKING, [number, ..]) => sample.waking = Some(*number),
             (abi::RECORD_BLOCK_IO, _) => sample.block_step = Some(block_step(rest)?),
+            (abi::RECORD_HEAP, _) => sample.heap_step = Some(heap_step(rest)?),
             (abi::RECORD_DEPARTURE, [number, ..]) => sample.departure = Some(departure(*number)),
             _ => return None,
         }
@@ -160,6 +166,12 @@ fn off_cpu(words: &[u64]) -> Option<abi::OffCpu> {
 fn block_step(words: &[u64]) -> Option<abi::BlockStep> {
     let words = words.get(..BLOCK_STEP_WORDS)?;
     // SAFETY: BlockStep is plain integers of this very size, and u64 are aligned for it.
+    Some(unsafe { std::ptr::read(words.as_ptr().cast()) })
+}
+
+fn heap_step(words: &[u64]) -> Option<abi::HeapStep> {
+    let words = words.get(..HEAP_STEP_WORDS)?;
+    // SAFETY: HeapStep is plain integers of this very size, and u64 are aligned for it.
     Some(unsafe { std::ptr::read(words.as_ptr().cast()) })
 }
 
@@ -293,6 +305,19 @@ mod tests {
             (u32::from(step.step), u32::from(step.traits)),
             (abi::BLOCK_COMPLETE, abi::BLOCK_LAST)
         );
+        assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
+        assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
+    }
+
+    #[test]
+    fn a_step_of_an_allocation_has_its_details_behind_the_stack() {
+        let step = [9, 4, 100, 50, 5_000, u64::from(abi::HEAP_ALLOCATED)];
+        let mut words = words(abi::RECORD_HEAP, 0, 1, &[20]);
+        words.extend(step);
+        let sample = RawSample::parse(&words).unwrap();
+        let step = sample.heap_step.unwrap();
+        assert_eq!((step.program, step.id, step.size), (9, 4, 100));
+        assert_eq!((step.calls, step.bytes, u32::from(step.step)), (50, 5_000, 1));
         assert_eq!(sample.record_bytes(), 8 * words.len() as u64);
         assert!(RawSample::parse(&words[..words.len() - 1]).is_none());
     }

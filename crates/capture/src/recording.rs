@@ -147,6 +147,9 @@ impl Recording {
         if block_io.is_some() {
             programs.attach_block_io()?;
         }
+        if let Some(library) = &options.heap_library {
+            programs.attach_heap_library(library)?;
+        }
         Ok(Self {
             options,
             programs,
@@ -271,6 +274,7 @@ impl Recording {
         });
         events.for_each(|event| intake.apply(event));
         intake.settle_requests(began_ns);
+        intake.settle_allocations(began_ns);
         if let Err(error) = self.adapt(off_cpu_samples, block_io_samples) {
             self.failure.get_or_insert(error);
         }
@@ -395,6 +399,7 @@ impl Recording {
         self.flush()?;
         self.drain(); // what waited in `pending`, so that the last exits are noted
         self.finish_requests();
+        self.intake.finish_allocations();
         self.note_totals(&event_counts)?;
         let counters = self.programs.counters();
         self.note_losses(&counters, unseen);

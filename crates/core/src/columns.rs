@@ -20,6 +20,10 @@ impl TableSet {
         Ok(())
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     pub(crate) fn table<'t>(&'t self, name: &'t str) -> Result<Columns<'t>, Error> {
         let batch = self
             .0

@@ -16,6 +16,7 @@ mod elf_writer;
 mod error;
 pub mod guard;
 pub mod hashes;
+pub mod heap;
 mod image;
 pub mod inspection;
 mod intern;

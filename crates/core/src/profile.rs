@@ -8,8 +8,8 @@ use hashbrown::HashSet;
 use crate::address::ObjectAddr;
 use crate::intern::{Locations, Objects, Stacks, Threads};
 use crate::rows::{
-    BlockIoTotalRow, DeviceId, EventRow, EventTotalRow, LocationId, MappingRow, ObjectId, ObjectKind, ProcessId,
-    ProcessRow, SampleRow, StackId, ThreadId, ThreadStateRow,
+    BlockIoTotalRow, DeviceId, EventRow, EventTotalRow, HeapTotalRow, LocationId, MappingRow, ObjectId, ObjectKind,
+    ProcessId, ProcessRow, SampleRow, StackId, ThreadId, ThreadStateRow,
 };
 use crate::samples::Samples;
 use crate::symbolize::{Functions, LineRow, Pool};
@@ -31,6 +31,7 @@ pub struct Profile {
     /// Names of block devices.
     pub(crate) devices: Vec<String>,
     pub(crate) block_io_totals: Vec<BlockIoTotalRow>,
+    pub(crate) heap_totals: Vec<HeapTotalRow>,
     pub(crate) samples: Samples,
     /// Locations before this one have their lines, or the reason why not.
     pub(crate) symbolized: usize,
@@ -130,6 +131,11 @@ impl Profile {
     /// What all requests to a device with one operation come to, known at the end.
     pub fn block_io_total(&mut self, row: BlockIoTotalRow) {
         self.block_io_totals.push(row);
+    }
+
+    /// What all allocations of a process come to, known at its end.
+    pub fn heap_total(&mut self, row: HeapTotalRow) {
+        self.heap_totals.push(row);
     }
 
     /// One observation. Its id is given when it is handed over, in the order of time.

@@ -1,6 +1,7 @@
 //! What a profile is made of, row by row. `src/stackhound/profile/schema.py` says what each column means.
 
 use crate::address::{FileOffset, ProcessAddr};
+use crate::heap::{Estimate, Fate};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -256,6 +257,8 @@ pub struct SampleRow<'a> {
     pub waker: Option<WakerRow>,
     /// Of a request to a block device, for the table `block_io`.
     pub block_io: Option<BlockIoRow>,
+    /// Of an allocation, for the table `heap`.
+    pub heap: Option<HeapRow>,
 }
 
 /// Who woke a thread.
@@ -305,6 +308,32 @@ pub struct BlockIoTotalRow {
     pub bytes: u64,
     /// The time of all of them.
     pub latency_ns: u64,
+}
+
+/// An allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapRow {
+    /// Bytes that were asked for.
+    pub size: u64,
+    /// What it stands for.
+    pub estimate: Estimate,
+    /// What became of it.
+    pub fate: Fate,
+    /// Until it was freed.
+    pub lifetime_ns: Option<u64>,
+}
+
+/// All allocations of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapTotalRow {
+    /// The process.
+    pub pid: u32,
+    /// When it started.
+    pub start_boottime_ns: u64,
+    /// So many, exactly.
+    pub allocations: u64,
+    /// Bytes that they asked for, exactly.
+    pub bytes: u64,
 }
 
 /// How a thread was away from the CPU.

@@ -3,7 +3,8 @@
 use hashbrown::HashMap;
 
 use crate::rows::{
-    BlockIoRow, DeviceId, ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId, ThreadStateRow, WakerRow,
+    BlockIoRow, DeviceId, HeapRow, ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId, ThreadStateRow,
+    WakerRow,
 };
 
 /// A column that takes no memory while all its values are the same.
@@ -70,6 +71,7 @@ pub(crate) struct Samples {
     pub(crate) off_cpu: Vec<(u32, OffCpuRow)>,
     pub(crate) wakers: Vec<(u32, WakerRow)>,
     pub(crate) block_io: Vec<(u32, BlockIoRow)>,
+    pub(crate) heap: Vec<(u32, HeapRow)>,
     combined: HashMap<Key, u32>,
 }
 
@@ -122,6 +124,7 @@ impl Samples {
         self.off_cpu.extend(sample.off_cpu.map(|away| (row, away)));
         self.wakers.extend(sample.waker.map(|waker| (row, waker)));
         self.block_io.extend(sample.block_io.map(|request| (row, request)));
+        self.heap.extend(sample.heap.map(|allocation| (row, allocation)));
     }
 
     pub(crate) fn combine(&mut self, sample: SampleRow) {

@@ -6,9 +6,10 @@ use arrow_array::builder::{ListBuilder, UInt64Builder};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array, UInt32Array, UInt64Array};
 use arrow_schema::{Field, Schema};
 
+use crate::heap::Fate;
 use crate::off_cpu::WaitReasons;
 use crate::profile::{Profile, Taken};
-use crate::rows::{BlockIoRow, DeviceId, LocationId, ObjectId, ThreadStateRow, WakerRow};
+use crate::rows::{BlockIoRow, DeviceId, HeapRow, LocationId, ObjectId, ThreadStateRow, WakerRow};
 use crate::samples::Column;
 
 /// (name, column, whether it may be null)
@@ -31,6 +32,7 @@ impl Profile {
         ]);
         tables.extend((!self.event_totals.is_empty()).then(|| ("event_totals", self.event_totals())));
         tables.extend((!self.block_io_totals.is_empty()).then(|| ("block_io_totals", self.block_io_totals())));
+        tables.extend((!self.heap_totals.is_empty()).then(|| ("heap_totals", self.heap_totals())));
         tables
     }
 
@@ -43,8 +45,9 @@ impl Profile {
         let has_off_cpu = !self.samples.off_cpu.is_empty();
         let has_wakers = !self.samples.wakers.is_empty();
         let has_block_io = !self.samples.block_io.is_empty();
+        let has_heap = !self.samples.heap.is_empty();
         let has_periods = !self.samples.periods.is_empty();
-        if has_addresses || has_states || has_faults || has_off_cpu || has_block_io || has_periods {
+        if has_addresses || has_states || has_faults || has_off_cpu || has_block_io || has_heap || has_periods {
             let ids = ids_by_row(first_id, &order);
             tables.extend(has_addresses.then(|| ("addresses", self.addresses(&ids))));
             tables.extend(has_periods.then(|| ("periods", self.periods(&ids))));
@@ -53,6 +56,7 @@ impl Profile {
             tables.extend(has_off_cpu.then(|| ("off_cpu", self.off_cpu(&ids))));
             tables.extend(has_wakers.then(|| ("wakers", self.wakers(&ids)))); // of rows that have been off the CPU
             tables.extend(has_block_io.then(|| ("block_io", self.block_io(&ids))));
+            tables.extend(has_heap.then(|| ("heap", self.heap(&ids))));
         }
         tables
     }
@@ -339,6 +343,43 @@ impl Profile {
             ("trigger", utf8(rows.iter().map(|row| &row.trigger)), false),
             ("mode", utf8(rows.iter().map(|row| &row.mode)), false),
             ("rate", uint64(rows.iter().map(|row| row.rate)), false),
+        ])
+    }
+
+    fn heap(&self, ids: &[u64]) -> RecordBatch {
+        let by_id = |(row, allocation)| (ids[row as usize], allocation);
+        let mut rows: Vec<(u64, HeapRow)> = self.samples.heap.iter().copied().map(by_id).collect();
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        let each = || rows.iter().map(|(_, allocation)| allocation);
+        let in_use = |value: fn(&HeapRow) -> u64| {
+            let of = move |row: &HeapRow| if row.fate == Fate::InUse { value(row) } else { 0 };
+            uint64(each().map(of))
+        };
+        let (objects, bytes) = (|row: &HeapRow| row.estimate.objects, |row: &HeapRow| row.estimate.bytes);
+        let fate = each().map(|row| row.fate.name());
+        table([
+            ("sample", uint64(rows.iter().map(|(id, _)| *id)), false),
+            ("alloc_objects", uint64(each().map(objects)), false),
+            ("alloc_space", uint64(each().map(bytes)), false),
+            ("inuse_objects", in_use(objects), false),
+            ("inuse_space", in_use(bytes), false),
+            ("size", uint64(each().map(|row| row.size)), false),
+            ("fate", utf8(fate), false),
+            ("lifetime_ns", nullable_uint64(each().map(|row| row.lifetime_ns)), true),
+        ])
+    }
+
+    fn heap_totals(&self) -> RecordBatch {
+        let rows = &self.heap_totals;
+        table([
+            ("pid", uint32(rows.iter().map(|row| row.pid)), false),
+            (
+                "start_boottime_ns",
+                uint64(rows.iter().map(|row| row.start_boottime_ns)),
+                false,
+            ),
+            ("allocations", uint64(rows.iter().map(|row| row.allocations)), false),
+            ("bytes", uint64(rows.iter().map(|row| row.bytes)), false),
         ])
     }
 

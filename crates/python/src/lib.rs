@@ -24,7 +24,10 @@ mod _native {
     #[pymodule_export]
     use crate::inspection::inspect_process;
     #[pymodule_export]
-    use crate::session::{Session, build_id, dump, list_events, probe, probe_block_io, probe_event, probe_off_cpu};
+    use crate::session::{
+        Session, build_id, dump, heap_library, list_events, probe, probe_block_io, probe_event, probe_heap,
+        probe_off_cpu,
+    };
     #[pymodule_export]
     use crate::tables::{
         Tables, call_tree, encode_pprof, intern_paths, read_parquet, stack_hashes, stack_paths, write_parquet,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use stackhound_capture as capture;
 
 use crate::errors::{from_capture, native};
@@ -171,6 +171,18 @@ pub fn probe_block_io(py: Python<'_>) -> &'static str {
     py.detach(capture::probe::probe_block_io).unwrap_or_default()
 }
 
+/// The library in which programs choose samples of their allocations, as a file.
+#[pyfunction]
+pub fn heap_library(py: Python<'_>) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, capture::HEAP_LIBRARY)
+}
+
+/// Why allocations cannot be followed here; empty when they can.
+#[pyfunction]
+pub fn probe_heap(py: Python<'_>) -> &'static str {
+    py.detach(capture::probe::probe_heap).unwrap_or_default()
+}
+
 /// Why an event cannot be counted here; empty when it can.
 #[pyfunction]
 #[pyo3(signature = (r#type, config))]
@@ -207,6 +219,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         off_cpu_exact: required(options, "off_cpu_exact")?,
         wakers: required(options, "wakers")?,
         off_cpu_at_departure: required(options, "off_cpu_at_departure")?,
+        heap_library: text("heap_library")?.map(PathBuf::from),
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),
         raw_addresses: required(options, "raw_addresses")?,
         drain_interval: (drain_interval_ms > 0).then(|| Duration::from_millis(drain_interval_ms)),
@@ -222,6 +235,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
 /// As `src/stackhound/recording/events.py` has it.
 const OFF_CPU: i64 = -2;
 const BLOCK_IO: i64 = -3;
+const HEAP: i64 = -4;
 
 fn parse_event(event: &Bound<'_, PyDict>) -> PyResult<capture::EventSpec> {
     let rate: u64 = required(event, "rate")?;
@@ -246,6 +260,7 @@ fn parse_event(event: &Bound<'_, PyDict>) -> PyResult<capture::EventSpec> {
             Ok(kind) => capture::EventKind::Perf(kind),
             Err(_) if kind == OFF_CPU => capture::EventKind::OffCpu,
             Err(_) if kind == BLOCK_IO => capture::EventKind::BlockIo,
+            Err(_) if kind == HEAP => capture::EventKind::Heap,
             Err(_) => capture::EventKind::CpuTime,
         },
         config: [

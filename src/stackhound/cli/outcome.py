@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stackhound.profile.allocations import tells_memory
 from stackhound.profile.durations import tells_durations
 from stackhound.profile.escape import printable
 from stackhound.profile.facts import cost_and_loss, describe_event, notes
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from stackhound.profile import Event, Profile
 
 TOP_FUNCTIONS = 10
+TOP_SITES = 5
 
 
 def describe_outcome(profile: Profile, target: Target, event: str | None, columns: int | None) -> Iterator[str]:
@@ -31,6 +33,7 @@ def describe_outcome(profile: Profile, target: Target, event: str | None, column
                 else ["no sample: it did not run, or was filtered out"]
             )
             yield from latencies(profile, one)
+            yield from (line[:columns] for line in leaks(profile, one))
             yield ""
     yield cost_and_loss(profile)
     yield from (f"note: {note}" for note in notes(profile))
@@ -46,6 +49,16 @@ def latencies(profile: Profile, event: Event) -> Iterator[str]:
 
     keys = DEFAULT_KEYS[event.name]
     yield from ("", *draw(measure(profile, event, keys), keys, 0))
+
+
+def leaks(profile: Profile, event: Event) -> Iterator[str]:
+    """What was in use at the end, and who had asked for most of it; nothing of other events."""
+    if not tells_memory(profile, event):
+        return
+    from stackhound.cli.leaks import draw, live_sites
+
+    shown = profile.shown
+    yield from ("", *draw(shown, event, live_sites(shown, event), TOP_SITES))
 
 
 def _size(path: Path) -> str:

@@ -14,7 +14,7 @@ from stackhound.cli.request import Request, record_options
 from stackhound.cli.signals import Signals, held_signals
 from stackhound.cli.verbosity import verbose_option, verbosity_of
 from stackhound.cli.watch import stderr_columns, wait_for_command, wait_for_end
-from stackhound.errors import CommandNotRun, StackhoundError
+from stackhound.errors import CommandNotRun, StackhoundError, UsageError
 from stackhound.recording.invoker import Invoker, find_invoker
 from stackhound.recording.recorder import Recorder, import_meanwhile
 
@@ -38,6 +38,7 @@ EXAMPLES: Final = (
     ("the whole machine while a command runs", "sudo stackhound record -a -- sleep 10"),
     ("page faults, each thousandth", "sudo stackhound record -e page-faults -c 1000 -p 1234"),
     ("why a program takes longer than it computes", "sudo stackhound record -e cpu,off-cpu -- ./program"),
+    ("who allocates memory, and who does not give it back", "sudo stackhound record -e heap -- ./program"),
     ("999 samples a second for an hour, counted in the kernel", "sudo stackhound record -F 999 --aggregate -d 1h"),
     ("folded stacks into a pipe", "sudo stackhound record -d 5 --format folded -o - | flamegraph.pl > flame.svg"),
 )
@@ -76,8 +77,24 @@ def run_record(request: Request) -> int:
     from stackhound.recording.launch import Command
 
     user = None if request.as_root else invoker
-    with Command(request.command, user, stdout_to_stderr=request.target.path is None) as command:
+    request, environment = _reach_heap(request)
+    to_stderr = request.target.path is None
+    with Command(request.command, user, stdout_to_stderr=to_stderr, environment=environment) as command:
         return _record_command(request, command, invoker)
+
+
+def _reach_heap(request: Request) -> tuple[Request, dict[str, str]]:
+    """Let COMMAND follow its allocations, if they are to be recorded: the request, and variables for COMMAND."""
+    if not request.options.records_heap:
+        return request, {}
+    from stackhound.recording import heap_library
+
+    reason = heap_library.why_out_of_reach(request.command[0])
+    if reason:
+        raise UsageError(f"allocations of {request.command[0]!r} cannot be followed: {reason}", "drop -e heap")
+    library = heap_library.install()
+    environment = heap_library.environment(library, request.options.heap_interval_bytes)
+    return request._replace(options=replace(request.options, heap_library=library)), environment
 
 
 def _record_command(request: Request, command: Command, invoker: Invoker | None) -> int:

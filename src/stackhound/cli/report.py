@@ -35,6 +35,7 @@ EXAMPLES: Final = (
     ("where the time of the busiest process went: CPU, locks, disk, …", "stackhound report --why"),
     ("what its threads did when", "stackhound report --timeline"),
     ("how long requests to each disk took", "stackhound report --event block-io --latency"),
+    ("who asked for the memory that was in use at the end", "stackhound report --leaks"),
     ("source lines of one process, for a script", "stackhound report -p 1234 --sort line --json"),
 )
 
@@ -49,11 +50,14 @@ VIEWS: Final = {
     "--lines": "source",
     "--gil": "by_lock",
     "--latency": "by_latency",
+    "--leaks": "leaks",
     "--why": "why",
     "--timeline": "timeline",
 }
 #: Views of time on the CPU and off it together.
 VIEWS_OF_TIME: Final = {"--why": "why", "--timeline": "timeline"}
+#: What --leaks is of.
+HEAP: Final = "heap"
 #: What such a view is of when it is not said.
 BUSIEST: Final = ""
 ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
@@ -80,6 +84,7 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
 @click.option(
     "--latency", "by_latency", is_flag=True, help="How long requests to disks took, by device and operation, or by KEY."
 )
+@click.option("--leaks", is_flag=True, help="What was in use at the end, by who had asked for it (record -e heap).")
 @click.option(
     "--why",
     is_flag=False,
@@ -119,6 +124,7 @@ def command(
     why: str | None,
     timeline: str | None,
     by_latency: bool,
+    leaks: bool,
     as_json: bool,
     event: str | None,
     limit: int,
@@ -146,6 +152,8 @@ def command(
         show_lock(profile, event, limit, as_json)
     elif by_latency:
         show_latency(profile, profile.event(event), keys, limit, as_json)
+    elif leaks:
+        show_leaks(profile, profile.event(event or HEAP), limit, as_json)
     elif as_tree:
         tree = profile.tree(event, root=_root(keys))
         show_tree(tree, profile, least, as_json)
@@ -234,6 +242,17 @@ def show_latency(profile: Profile, event: Event, keys: Sequence[str], limit: int
         _print_json(profile, event, as_rows(rows, chosen, limit))
     else:
         show([*_head(profile, event), *draw(rows, chosen, limit)])
+
+
+def show_leaks(profile: Profile, event: Event, limit: int, as_json: bool) -> None:
+    """Print what was in use at the end."""
+    from stackhound.cli.leaks import as_rows, draw, live_sites
+
+    sites = live_sites(profile, event)
+    if as_json:
+        _print_json(profile, event, as_rows(sites, limit))
+    else:
+        show([*_head(profile, event), *draw(profile, event, sites, limit)])
 
 
 def show_rows(profile: Profile, event: Event, keys: Sequence[str], limit: int, as_json: bool) -> None:

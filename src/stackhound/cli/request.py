@@ -22,7 +22,13 @@ from stackhound.cli.parameters import (
     split_names,
 )
 from stackhound.errors import UsageError
-from stackhound.recording.options import DEBUGINFOD_BYTES, DEBUGINFOD_TIME_S, DEFAULT_HZ, RecordOptions
+from stackhound.recording.options import (
+    DEBUGINFOD_BYTES,
+    DEBUGINFOD_TIME_S,
+    DEFAULT_HZ,
+    HEAP_INTERVAL_BYTES,
+    RecordOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +80,17 @@ _OFF_CPU: Final = (
     flag("--off-cpu-exact", help="Of off-cpu: record each absence, whatever that costs."),
     flag("--wakers", help="Of off-cpu: record who woke the thread, and where."),
     click.option("--off-cpu-at-departure", is_flag=True, hidden=True),  # for tests: as on kernels before 6.15
+)
+
+_HEAP: Final = (
+    click.option(
+        "--heap-interval",
+        "heap_interval_bytes",
+        type=parse_size,
+        default=str(HEAP_INTERVAL_BYTES),
+        metavar="SIZE",
+        help="Of heap: a sample each so many bytes, at random.  [default: 512K]",
+    ),
 )
 
 _HOW: Final = (
@@ -135,6 +152,7 @@ _RECORD_OPTIONS: Final = (
     "off_cpu_exact",
     "wakers",
     "off_cpu_at_departure",
+    "heap_interval_bytes",
     "aggregate",
     "lines",
     "ring_bytes",
@@ -147,7 +165,7 @@ _RECORD_OPTIONS: Final = (
 
 def record_options(command: Decorated) -> Decorated:
     """Everything that says what to record, how, and where to."""
-    options: tuple[Callable[[Decorated], Decorated], ...] = (*_WHAT, *_WHICH, *_OFF_CPU, *_HOW, *_WHERE)
+    options: tuple[Callable[[Decorated], Decorated], ...] = (*_WHAT, *_WHICH, *_OFF_CPU, *_HEAP, *_HOW, *_WHERE)
     for option in reversed(options):
         command = option(command)
     return command
@@ -176,6 +194,8 @@ class Request(NamedTuple):
         options = RecordOptions(log_level=log_level, **{name: given[name] for name in _RECORD_OPTIONS})
         target = choose_target(given["output"], given["format_name"])
         _check_event(options, target, given["event"])
+        if options.records_heap and not given["command"]:
+            raise UsageError("allocations are followed from a program's start", "record -e heap -- COMMAND")
         return cls(
             options=options,
             command=given["command"],

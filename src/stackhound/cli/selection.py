@@ -22,6 +22,7 @@ _OPTIONS: Final = (
     click.option("--ignore", metavar="REGEX", help="Only stacks without a function that matches."),
     flag("--no-inline", "drop_inlined", help="Leave out inlined functions."),
     flag("--native-internals", help="Show also the interpreter's own functions, and the scheduler's."),
+    flag("--live", help="Of heap: only what was in use at the end, instead of all that was allocated."),
     flag("--off-wake", help="On top of time off the CPU, who ended it, upside down (record --wakers)."),
     click.option("--by", type=click.Choice(("time", "count")), help="Weigh how long it took, or how often it was."),
     flag("--inverted", help="From what ran to its callers."),
@@ -47,6 +48,7 @@ class Selection:
     ignore: str | None
     drop_inlined: bool
     native_internals: bool
+    live: bool
     off_wake: bool
     by: str | None
     inverted: bool
@@ -69,6 +71,8 @@ class Selection:
         profile = self._choose_samples(profile)
         if profile.table("samples").num_rows == 0:
             raise EmptyProfile("no sample is left of this profile", "choose more with the options that select")
+        if self.live:
+            profile = self._choose_live(profile)
         if self.drop_inlined:
             profile = profile.drop_inlined()
         if self.off_wake:
@@ -76,6 +80,12 @@ class Selection:
         if self.by:
             profile = profile.weigh_by_time() if self.by == "time" else profile.weigh_by_count()
         return profile.invert() if self.inverted else profile
+
+    def _choose_live(self, profile: Profile) -> Profile:
+        live = profile.keep_live()
+        if live.table("samples").num_rows == 0:
+            raise EmptyProfile("nothing was in use at the end, as far as it was sampled", "drop --live")
+        return live
 
     def _choose_samples(self, profile: Profile) -> Profile:
         if self.pids or self.tids or self.comms or self.cpus:

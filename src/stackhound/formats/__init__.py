@@ -73,6 +73,7 @@ FORMATS: tuple[Format, ...] = (
     Format("perfetto", (".pftrace", ".perfetto-trace"), "for ui.perfetto.dev: threads over time, curves", binary=True),
     Format("svg", (".svg",), "flame graph, a picture to print or to embed", single_event=True),
     Format("html", (".html",), "flame graph, one page to zoom and search", single_event=True),
+    Format("dhat", (".dhat.json",), "allocations for valgrind's dh_view.html", single_event=True),
     Format("parquet", (), "the tables, for polars, DuckDB and Spark", binary=True, directory=True, whole=True),
 )
 

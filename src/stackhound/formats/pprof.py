@@ -1,7 +1,8 @@
 """pprof: a gzipped protobuf (perftools.profiles.Profile) for ``go tool pprof`` and whatever else reads it.
 
     sample_type  [samples/count, cpu/nanoseconds]     for other events their own name and unit
-    sample       locations leaf first, two values, labels comm and thread (strings), pid and tid (numbers)
+                 [alloc_objects/count, alloc_space/bytes, inuse_objects/count, inuse_space/bytes]     for ``heap``
+    sample       locations leaf first, its values, labels comm and thread (strings), pid and tid (numbers)
     location     its mapping, address, and lines: innermost inlined function first
     mapping      file name and build id; the kernel's is [kernel.kallsyms]_stext
     comment      what the recording says of itself, a line each (`pprof -comments`)

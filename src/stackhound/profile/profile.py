@@ -166,15 +166,16 @@ class Profile(TableSet):
     @cached_property
     def shown(self) -> Profile:
         """What trees, tables and pictures show: without the interpreter's own functions between Python's, and without
-        the scheduler's in which threads left the CPU.
+        the scheduler's in which threads left the CPU, and the allocator's that were asked for memory.
 
-        See `stackhound.transform.fold_interpreter` and `fold_scheduler`; `show_native_internals` asks for all.
+        See `stackhound.transform.fold_interpreter`, `fold_scheduler` and `fold_allocators`; `show_native_internals`
+        asks for all.
         """
         if "native_internals" in self._metadata:
             return self
-        from stackhound.transform import fold_interpreter, fold_scheduler
+        from stackhound.transform import fold_allocators, fold_interpreter, fold_scheduler
 
-        return fold_scheduler(fold_interpreter(self))
+        return fold_allocators(fold_scheduler(fold_interpreter(self)))
 
     def show_native_internals(self) -> Profile:
         """Let trees, tables and pictures show also what `shown` leaves out."""
@@ -303,6 +304,12 @@ class Profile(TableSet):
         from stackhound.transform import show_wakers
 
         return show_wakers(self)
+
+    def keep_live(self) -> Profile:
+        """Keep of the allocations those that were not given back: see `stackhound.transform.keep_live`."""
+        from stackhound.transform import keep_live
+
+        return keep_live(self)
 
     def weigh_by_count(self) -> Profile:
         """Let samples weigh how often, instead of how long: see `stackhound.transform.weigh_by_count`."""

@@ -191,6 +191,24 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
         "bytes": "uint64",
         "latency_ns": "uint64",  # the sum of their times
     },
+    # An allocation. The sample's value is what it stands for, in bytes, and its count in allocations, as here.
+    "heap": {
+        "sample": "uint64",
+        "alloc_objects": "uint64",  # these four as pprof calls them; estimates
+        "alloc_space": "uint64",
+        "inuse_objects": "uint64",  # not freed until its program or the recording ended
+        "inuse_space": "uint64",
+        "size": "uint64",  # bytes that this one asked for
+        "fate": "utf8",  # ``freed``, ``in use``, or ``unknown``: nobody could follow it
+        "lifetime_ns": "uint64?",  # until it was freed; null: it was not, or nobody knows
+    },
+    # All allocations of processes that have told of them up to their end, chosen as samples or not.
+    "heap_totals": {
+        "pid": "uint32",
+        "start_boottime_ns": "uint64",
+        "allocations": "uint64",
+        "bytes": "uint64",
+    },
 }
 
 #: Those that say more about samples.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stackhound import _native
 from stackhound.errors import StackhoundError
-from stackhound.recording.events import BLOCK_IO, CPU_TIME, HARDWARE, NAMED, OFF_CPU, EventSource
+from stackhound.recording.events import BLOCK_IO, CPU_TIME, HARDWARE, HEAP, NAMED, OFF_CPU, EventSource
 from stackhound.recording.tracepoints import tracepoints
 
 
@@ -21,7 +21,7 @@ class Listed:
 
 
 def list_events() -> list[Listed]:
-    """Every event that ``-e`` takes, by kind: cpu, off-cpu, block-io, hardware, cache, software, raw, tracepoint."""
+    """Every event that ``-e`` takes, by kind: cpu, off-cpu, block-io, heap, hardware, cache, software, raw, …"""
     named = [_listed(source) for source in NAMED.values()]
     raw = Listed("rNNNN", "raw", "count", _native.probe_event(HARDWARE, 0))
     return [*named, raw, *_tracepoints()]
@@ -35,6 +35,8 @@ def why_missing(source: EventSource) -> str:
         return _native.probe_off_cpu()
     if source.type == BLOCK_IO:
         return _native.probe_block_io()
+    if source.type == HEAP:
+        return _native.probe_heap()
     return _native.probe_event(source.type, source.config)
 
 

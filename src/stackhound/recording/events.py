@@ -3,6 +3,7 @@
     cpu                        time on the CPU: cycles where there are any, else cpu-clock (the core decides)
     off-cpu                    time off the CPU: asleep, waiting, or waiting for a turn
     block-io                   requests to block devices, and how long each took
+    heap                       memory that programs allocate, and whether they give it back
     cycles, instructions, …    hardware
     L1-dcache-load-misses, …   cache: <cache>-<operation>s, <cache>-<operation>-misses
     r1a8                       raw: the CPU's own number, in hexadecimal
@@ -21,10 +22,11 @@ from typing import Any, Final, NamedTuple
 
 from stackhound.errors import UsageError
 
-# perf_type_id; three are ours: of CPU_TIME the core picks cycles or cpu-clock, the others are no events of perf's.
+# perf_type_id; four are ours: of CPU_TIME the core picks cycles or cpu-clock, the others are no events of perf's.
 CPU_TIME: Final = -1
 OFF_CPU: Final = -2
 BLOCK_IO: Final = -3
+HEAP: Final = -4
 HARDWARE: Final = 0
 SOFTWARE: Final = 1
 TRACEPOINT: Final = 2
@@ -35,6 +37,7 @@ KINDS: Final = {
     CPU_TIME: "cpu",
     OFF_CPU: "off-cpu",
     BLOCK_IO: "block-io",
+    HEAP: "heap",
     HARDWARE: "hardware",
     CACHE: "cache",
     RAW: "raw",
@@ -82,6 +85,7 @@ class EventSource(NamedTuple):
 CPU: Final = EventSource("cpu", CPU_TIME, 0, "nanoseconds")
 AWAY: Final = EventSource("off-cpu", OFF_CPU, 0, "nanoseconds")
 REQUESTS: Final = EventSource("block-io", BLOCK_IO, 0, "nanoseconds")
+ALLOCATIONS: Final = EventSource("heap", HEAP, 0, "bytes")
 
 # enum perf_hw_id
 _HARDWARE: Final = (
@@ -161,7 +165,7 @@ def _named_sources() -> list[EventSource]:
         EventSource(name, SOFTWARE, number, "nanoseconds" if name in _CLOCKS else "count")
         for name, number in _SOFTWARE.items()
     ]
-    return [CPU, AWAY, REQUESTS, *hardware, *_cache_sources(), *software]
+    return [CPU, AWAY, REQUESTS, ALLOCATIONS, *hardware, *_cache_sources(), *software]
 
 
 #: Every event that has a name of its own; raw events and tracepoints come on top.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from stackhound.errors import CommandNotRun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -44,18 +44,26 @@ _REMEDIES: Final = {
 class Command:
     """A child that waits before its exec. Use it as a context manager: a child never released is removed."""
 
-    def __init__(self, arguments: Sequence[str], user: Invoker | None = None, stdout_to_stderr: bool = False) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        user: Invoker | None = None,
+        stdout_to_stderr: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Fork it.
 
         Args:
             arguments: the program, looked up in PATH, and its arguments.
             user: whom it runs as; None means as this process.
             stdout_to_stderr: our own stdout is for the profile alone.
+            environment: variables that it has beside ours.
 
         Raises:
             CommandNotRun: no more processes are allowed.
         """
         self.arguments = list(arguments)
+        self.environment = dict(environment or {})
         self.released = False
         self._status: int | None = None
         hold, self._hold = os.pipe()
@@ -134,6 +142,7 @@ class Command:
             if user is not None:
                 user.become()
                 environment = user.environment()
+            environment.update(self.environment)
             if os.read(hold, 1):
                 os.execvpe(self.arguments[0], self.arguments, environment)  # noqa: S606
         except OSError as error:

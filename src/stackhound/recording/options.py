@@ -11,6 +11,7 @@ from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
 from stackhound.recording.events import (
     ALL,
     BLOCK_IO,
+    HEAP,
     NAMED,
     OFF_CPU,
     TRACEPOINT,
@@ -21,6 +22,8 @@ from stackhound.recording.events import (
 
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
 OFF_CPU_PERIOD_NS: Final = 1_000_000
+HEAP_INTERVAL_BYTES: Final = 512 * 1024  # as Go, tcmalloc and jemalloc have it
+MAX_HEAP_INTERVAL_BYTES: Final = 2**40
 MAX_OFF_CPU_US: Final = 2**53  # three centuries
 MAX_PERIOD: Final = 2**63 - 1  # perf_event_open refuses a period with its highest bit set
 MIN_RING_BYTES: Final = 8192  # of pages, and with room for the longest sample
@@ -50,6 +53,8 @@ class RecordOptions:
         wakers: of ``off-cpu``: record who woke the thread, with the stack that did it.
         off_cpu_at_departure: of ``off-cpu``: look at threads when they leave a CPU, even where the kernel tells when
             they come back (since Linux 6.15). It takes more, and may confuse callers that wait at one place.
+        heap_interval_bytes: of ``heap``: of so many bytes allocated one is a sample, on average.
+        heap_library: of ``heap``: the library that the programs were started with (`heap_library.install`).
         software_only: use cpu-clock even where there is a cycle counter.
         inherit: follow children of ``pids``.
         comm: only threads that are called so (the kernel keeps 15 bytes).
@@ -86,6 +91,8 @@ class RecordOptions:
     off_cpu_max_us: int | None = None
     wakers: bool = False
     off_cpu_at_departure: bool = False
+    heap_interval_bytes: int = HEAP_INTERVAL_BYTES
+    heap_library: Path | None = None
     software_only: bool = False
     inherit: bool = True
     comm: str = ""
@@ -111,6 +118,7 @@ class RecordOptions:
         self._check_targets()
         self._check_rate()
         self._check_off_cpu()
+        self._check_heap()
         self._check_ring()
 
     def native(self) -> dict[str, Any]:
@@ -140,6 +148,7 @@ class RecordOptions:
             "off_cpu_exact": self.off_cpu_exact,
             "wakers": self.wakers,
             "off_cpu_at_departure": self.off_cpu_at_departure,
+            "heap_library": str(self.heap_library or ""),
             "ring_bytes": self.ring_bytes,
             "raw_addresses": self.raw_addresses,
             "drain_interval_ms": self.drain_interval_ms,
@@ -192,6 +201,11 @@ class RecordOptions:
         reasons = {name: why_missing(NAMED[name]) for name in WHERE_TIME_GOES}
         return {name: reason for name, reason in reasons.items() if reason}
 
+    @property
+    def records_heap(self) -> bool:
+        """Whether allocations are among the events."""
+        return any(source.type == HEAP for source in self.sources)
+
     def notes(self) -> list[str]:
         """What is to be said of a recording before it begins."""
         return [f"{name} is not recorded: {reason}" for name, reason in self.missing.items()]
@@ -201,6 +215,8 @@ class RecordOptions:
             return source.native("period", self.off_cpu_period_ns)
         if source.type == BLOCK_IO:
             return source.native("period", 1)  # the core makes it longer while there are many requests
+        if source.type == HEAP:
+            return source.native("period", self.heap_interval_bytes)
         if self.period is not None:
             return source.native("period", self.period)
         if source.type == TRACEPOINT and self.frequency_hz is None:
@@ -259,6 +275,13 @@ class RecordOptions:
             raise UsageError("wakers are told with time off the CPU", "add -e off-cpu, or drop --wakers")
         if self.wakers and self.aggregate:
             raise UsageError("what is combined has no waker of its own", "drop --aggregate or --wakers")
+
+    def _check_heap(self) -> None:
+        if not 1 <= self.heap_interval_bytes <= MAX_HEAP_INTERVAL_BYTES:
+            raise UsageError(
+                f"a sample each {self.heap_interval_bytes} bytes is out of range",
+                f"use 1 to {MAX_HEAP_INTERVAL_BYTES}, for example 512K",
+            )
 
     def _check_ring(self) -> None:
         size = self.ring_bytes

@@ -4,6 +4,7 @@ Each one keeps the losses and the metadata, and adds a line to ``metadata["trans
 Tables that this version does not know are kept; one with a column ``sample`` loses the rows of dropped samples.
 """
 
+from stackhound.transform.allocators import fold_allocators, keep_live
 from stackhound.transform.cells import name_cells
 from stackhound.transform.compact import compact
 from stackhound.transform.diff import Difference, diff
@@ -28,10 +29,12 @@ __all__ = [
     "drop_inlined",
     "filter_samples",
     "focus",
+    "fold_allocators",
     "fold_interpreter",
     "fold_scheduler",
     "ignore",
     "invert",
+    "keep_live",
     "merge",
     "merge_threads",
     "name_cells",

@@ -73,7 +73,7 @@ def _concatenate(profiles: Sequence[Profile], shifts_ns: Sequence[int]) -> dict[
         for index, profile in enumerate(profiles)
     ]
     known.remove("stacks")
-    for totals in ("event_totals", "block_io_totals"):
+    for totals in ("event_totals", "block_io_totals", "heap_totals"):
         if totals in known and not all(totals in profile.tables for profile in profiles):
             known.remove(totals)
     return {name: concatenate_rows([part[name] for part in parts if name in part]) for name in known}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from stackhound.profile.columns import with_columns
 from stackhound.profile.schema import KERNEL_KINDS
+from stackhound.transform.leaves import end_before
 from stackhound.transform.locations import functions_named, outermost
 
 if TYPE_CHECKING:
@@ -32,17 +30,7 @@ def fold_scheduler(profile: Profile) -> Profile:
 
     Samples of other events stay as they are: there, the scheduler's functions are what ran.
     """
-    away = [event.id for event in profile.events if event.name == "off-cpu"]
-    if not away or profile.inverted:
+    if profile.inverted or all(event.name != "off-cpu" for event in profile.events):
         return profile
     is_scheduler = outermost(profile, functions_named(profile, SCHEDULER, KERNEL_KINDS))
-    location, parent = profile.numbers("stacks", "location"), profile.numbers("stacks", "parent")
-    shown = np.arange(len(parent), dtype=np.uint32)
-    is_left_out = is_scheduler[location] & (parent != 0)  # where there is nothing else, that is something
-    is_left_out[0] = False
-    for stack in np.flatnonzero(is_left_out).tolist():
-        shown[stack] = shown[parent[stack]]  # parents come before their children
-    stack = profile.numbers("samples", "stack")
-    is_away = np.isin(profile.numbers("samples", "event"), away)
-    samples = with_columns(profile.table("samples"), stack=np.where(is_away, shown[stack], stack))
-    return profile.derive({"samples": samples}, "fold-scheduler")
+    return end_before(profile, "off-cpu", is_scheduler, "fold-scheduler")

@@ -18,24 +18,26 @@ if TYPE_CHECKING:
 
 def without_whole(tables: Mapping[str, Table]) -> dict[str, Table]:
     """Without the totals of all that was recorded: samples of it have gone. Those of processes stay true."""
-    result = _keep(tables, "pid", lambda pid: pid != 0)
+    result = _keep(tables, "event_totals", "pid", lambda pid: pid != 0)
     result.pop("block_io_totals", None)
     return result
 
 
 def of_events(tables: Mapping[str, Table], keep: Numbers) -> dict[str, Table]:
     """With the totals of the events that are to be kept: bool (n_events,)."""
-    return _keep(tables, "event", lambda event: keep[event])
+    return _keep(tables, "event_totals", "event", lambda event: keep[event])
 
 
 def of_pids(tables: Mapping[str, Table], pids: Numbers) -> dict[str, Table]:
     """With the totals of these processes, and of all that was recorded."""
-    return _keep(tables, "pid", lambda pid: np.isin(pid, pids) | (pid == 0))
+    kept = _keep(tables, "event_totals", "pid", lambda pid: np.isin(pid, pids) | (pid == 0))
+    return _keep(kept, "heap_totals", "pid", lambda pid: np.isin(pid, pids))
 
 
-def _keep(tables: Mapping[str, Table], column: str, choose: Callable[[Numbers], Numbers]) -> dict[str, Table]:
+def _keep(
+    tables: Mapping[str, Table], name: str, column: str, choose: Callable[[Numbers], Numbers]
+) -> dict[str, Table]:
     result = dict(tables)
-    if "event_totals" in result:
-        totals = result["event_totals"]
-        result["event_totals"] = take_rows(totals, np.flatnonzero(choose(to_numpy(totals[column]))))
+    if name in result:
+        result[name] = take_rows(result[name], np.flatnonzero(choose(to_numpy(result[name][column]))))
     return result

@@ -259,6 +259,7 @@ fn without_stack(header: abi::SampleHeader) -> RawSample<'static> {
         off_cpu: None,
         waking: None,
         block_step: None,
+        heap_step: None,
         departure: None,
     }
 }

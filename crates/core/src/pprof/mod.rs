@@ -3,6 +3,7 @@
 //! Samples of one thread with the same stack become one; only what they use is written. Addresses stay in their
 //! object's own space, so each mapping begins at 0.
 
+mod measures;
 mod message;
 mod places;
 
@@ -13,6 +14,7 @@ use prost::encoding::message::encode;
 use crate::Error;
 use crate::columns::TableSet;
 use crate::paths::StackTree;
+use measures::{Measure, measures};
 use message::{Label, Profile, Sample, ValueType};
 use places::Places;
 
@@ -35,18 +37,21 @@ pub struct Options {
 /// Encode one event's samples. Fails when a table or column is missing, or points beyond another one.
 pub fn encode_pprof(tables: &TableSet, event: u16, options: &Options) -> Result<Vec<u8>, Error> {
     let mut strings = StringTable::default();
-    let mut profile = describe(tables, event, options, &mut strings)?;
-    let mut samples = Samples::read(tables, event)?;
+    let (name, unit) = describe_event(tables, event)?;
+    let measures = measures(tables, name, unit)?;
+    let mut profile = describe(&measures, options, &mut strings);
+    let samples = Samples::read(tables, event)?;
     let mut places = Places::read(tables)?;
     let mut bytes = Vec::new();
     let labels = Labels::read(tables, &mut strings)?;
-    for ((thread, stack), (count, value)) in samples.merge() {
+    let (keys, sums) = samples.merge(&measures);
+    for ((thread, stack), values) in keys.into_iter().zip(sums.chunks_exact(measures.len())) {
         let sample = Sample {
             location_id: samples
                 .locations(stack)
                 .map(|location| places.location_id(location))
                 .collect(),
-            value: vec![to_i64(count), to_i64(value)],
+            value: values.iter().copied().map(to_i64).collect(),
             label: labels.of(thread)?,
         };
         encode(SAMPLE_TAG, &sample, &mut bytes);
@@ -57,30 +62,33 @@ pub fn encode_pprof(tables: &TableSet, event: u16, options: &Options) -> Result<
     Ok(bytes)
 }
 
-fn describe(tables: &TableSet, event: u16, options: &Options, strings: &mut StringTable) -> Result<Profile, Error> {
+/// (name, unit)
+fn describe_event(tables: &TableSet, event: u16) -> Result<(&str, &str), Error> {
     let events = tables.table("events")?;
     if usize::from(event) >= events.rows() {
         return Err(Error::usage(format_args!("there is no event {event}")));
     }
-    let name = strings.id(events.strings("name")?.get(event.into()));
-    let measured = ValueType {
-        r#type: name,
-        unit: strings.id(events.strings("unit")?.get(event.into())),
+    let text = |column| Ok(events.strings(column)?.get(event.into()));
+    Ok((text("name")?, text("unit")?))
+}
+
+fn describe(measures: &[Measure<'_>], options: &Options, strings: &mut StringTable) -> Profile {
+    let mut describe = |measure: &Measure<'_>| ValueType {
+        r#type: strings.id(measure.name),
+        unit: strings.id(measure.unit),
     };
-    let samples = ValueType {
-        r#type: strings.id("samples"),
-        unit: strings.id("count"),
-    };
-    Ok(Profile {
-        sample_type: vec![samples, measured],
+    let types: Vec<ValueType> = measures.iter().map(&mut describe).collect();
+    let last = types.last().copied();
+    Profile {
+        default_sample_type: last.map_or(0, |last| last.r#type),
+        period_type: last,
+        sample_type: types,
         time_nanos: options.time_unix_ns,
         duration_nanos: options.duration_ns,
-        period_type: Some(measured),
         period: options.period,
         comment: options.comments.iter().map(|comment| strings.id(comment)).collect(),
-        default_sample_type: name,
         ..Profile::default()
-    })
+    }
 }
 
 /// One event's samples, and the stacks they point into.
@@ -89,8 +97,6 @@ struct Samples<'t> {
     events: &'t [u16],
     thread: &'t [u32],
     stack: &'t [u32],
-    count: &'t [u64],
-    value: &'t [u64],
     stacks: StackTree<'t>,
 }
 
@@ -113,27 +119,26 @@ impl<'t> Samples<'t> {
             events: samples.uint16("event")?,
             thread: samples.uint32("thread")?,
             stack: samples.references("stack", tree.len())?,
-            count: samples.uint64("count")?,
-            value: samples.uint64("value")?,
             stacks: tree,
         })
     }
 
-    /// (count, value) of each thread's stacks, in the order of their first sample.
-    fn merge(&mut self) -> Vec<(Key, (u64, u64))> {
-        let mut merged: Vec<(Key, (u64, u64))> = Vec::new();
+    /// Each thread's stacks in the order of their first sample, and of each the sums of all measures in a row.
+    fn merge(&self, measures: &[Measure<'_>]) -> (Vec<Key>, Vec<u64>) {
+        let (mut keys, mut sums): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());
         let mut rows: HashMap<Key, usize> = HashMap::new();
         for sample in (0..self.events.len()).filter(|&sample| self.events[sample] == self.event) {
             let key = (self.thread[sample], self.stack[sample]);
-            let row = *rows.entry(key).or_insert(merged.len());
-            if row == merged.len() {
-                merged.push((key, (0, 0)));
+            let row = *rows.entry(key).or_insert(keys.len());
+            if row == keys.len() {
+                keys.push(key);
+                sums.resize(sums.len() + measures.len(), 0);
             }
-            let (count, value) = &mut merged[row].1;
-            *count = count.saturating_add(self.count[sample]);
-            *value = value.saturating_add(self.value[sample]);
+            for (sum, measure) in sums[row * measures.len()..].iter_mut().zip(measures) {
+                *sum = sum.saturating_add(measure.values[sample]);
+            }
         }
-        merged
+        (keys, sums)
     }
 
     /// The locations of a stack, leaf first.
@@ -207,9 +212,10 @@ fn to_i64(value: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::address::ObjectAddr;
+    use crate::heap::{Estimate, Fate};
     use crate::perfmap::PerfMap;
     use crate::profile::Profile as Recorded;
-    use crate::rows::{EventRow, ObjectId, ObjectKind, ProcessRow, SampleRow, StackId};
+    use crate::rows::{EventRow, HeapRow, ObjectId, ObjectKind, ProcessRow, SampleRow, StackId};
     use crate::symbolize::{Source, Sources};
 
     struct ByKind;
@@ -346,6 +352,44 @@ mod tests {
         assert_eq!((profile.time_nanos, profile.duration_nanos, profile.period), (5, 6, 7));
         assert_eq!(text(profile.comment[0]), "hello");
         assert_eq!(profile.string_table[0], "");
+    }
+
+    /// Allocations have four values, what is in use being the one that is shown first.
+    #[test]
+    fn allocations_are_measured_as_go_does() {
+        let mut profile = recorded();
+        profile.event(EventRow {
+            name: "heap".into(),
+            unit: "bytes".into(),
+            trigger: String::new(),
+            mode: "period".into(),
+            rate: 512,
+        });
+        for (fate, size) in [(Fate::Freed, 1000), (Fate::InUse, 3000)] {
+            let estimate = Estimate {
+                objects: 2,
+                bytes: 2 * size,
+            };
+            profile.sample(SampleRow {
+                event: 2,
+                value: 2 * size,
+                count: 2,
+                heap: Some(HeapRow {
+                    size,
+                    estimate,
+                    fate,
+                    lifetime_ns: None,
+                }),
+                ..Default::default()
+            });
+        }
+        let encoded = encode_pprof(&tables(&profile), 2, &Options::default()).unwrap();
+        let encoded = Profile::decode(encoded.as_slice()).unwrap();
+        let text = |id: i64| encoded.string_table[id as usize].as_str();
+        let types: Vec<_> = encoded.sample_type.iter().map(|kind| text(kind.r#type)).collect();
+        assert_eq!(types, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]);
+        assert_eq!(text(encoded.default_sample_type), "inuse_space");
+        assert_eq!(encoded.sample[0].value, [4, 8000, 2, 6000]);
     }
 
     /// Only what the event's samples use is there, the program first, and a mapping says what is known in it.
