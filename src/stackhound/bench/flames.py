@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: What is drawn, a file each.
 EVENTS: Final = ("cpu", "off-cpu")
 FREQUENCY_HZ: Final = "999"
-#: A recording repeats the command until it has taken about so long; there are two of each side, A B B A.
+#: A recording repeats the command until the slower side has taken about so long; there are two of each, A B B A.
 RECORDED_NS: Final = 2_000_000_000
 MOST_RUNS: Final = 500
 TURNS: Final = (0, 1, 1, 0)
@@ -94,7 +94,8 @@ def _record_both(
 ) -> tuple[list[Profile], list[Profile]]:
     """Two profiles of each side, of as many runs each."""
     commands = [_command(benchmark) for benchmark in pair]
-    runs = max(1, min(MOST_RUNS, RECORDED_NS // max(1, wall_time_ns(pair[0], commands[0], directories[0]))))
+    longest_ns = max(map(wall_time_ns, pair, commands, directories))
+    runs = max(1, min(MOST_RUNS, RECORDED_NS // longest_ns))
     sides: tuple[list[Profile], list[Profile]] = ([], [])
     for side in TURNS:
         sides[side].append(_record(commands[side], directories[side], runs))
