@@ -1,0 +1,89 @@
+"""The example that logs where packets come from: in a network namespace, and as a benchmark of both its halves."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stackhound.bench.configuration import read_configuration
+from stackhound.bench.runner import run_once
+from stackhound.bpf.bench import Plan, bench
+from stackhound.bpf.verify import verify
+from support_examples import copy_example, make
+from support_workloads import HANG_S, require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.ebpf
+
+PASS, ABORTED = 2, 0
+IPV6 = bytes(12) + b"\x86\xdd" + bytes(46)
+QUICK = {"loads": 3, "most_loads": 3, "batches": 4}
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = copy_example("xdp_source_logger", tmp_path_factory.mktemp("example"))
+    make(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def program(example: Path) -> Path:
+    return example / "build" / "xdp_source_logger.bpf.o"
+
+
+def test_packets_of_a_generator_are_logged_with_their_sources(example: Path, tmp_path: Path) -> None:
+    if shutil.which("ip") is None:
+        pytest.skip("needs iproute2")
+    log = tmp_path / "log"
+    command = (example / "in_namespace.sh", "1", str(log))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr
+    sent = int(re.fullmatch(r"(\d+) packets\n", done.stdout)[1])  # type: ignore[index]
+    lines = log.read_text().splitlines()
+    logged = [line for line in lines if re.fullmatch(r"192\.0\.2\.\d+ 60", line)]
+    assert 0 < len(logged) <= sent
+    assert len(set(logged)) == min(256, len(logged))
+
+
+def test_the_verifier_takes_the_kernel_half(program: Path) -> None:
+    (verdict,) = verify(program)
+    assert verdict.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("packet", "returned"), [("packet", PASS), (IPV6, PASS), (bytes(12) + b"\x08\x00" + bytes(10), ABORTED)]
+)
+def test_packets_pass_and_damaged_ones_are_errors(
+    example: Path, program: Path, packet: str | bytes, returned: int
+) -> None:
+    data = (example / "build" / packet).read_bytes() if isinstance(packet, str) else packet
+    assert bench(program, "log_source", Plan(packet=data, expected=returned, **QUICK)).return_value == returned
+
+
+def test_the_kernel_half_in_rust_does_the_same(example: Path) -> None:
+    require("bpf-linker")
+    toolchain = (require("cargo"), "+nightly")
+    command = (*toolchain, "build", "--release", "--locked", "--quiet", "--target-dir", "target")
+    subprocess.run(command, cwd=example / "rust", check=True)
+    path = example / "rust/target/bpfel-unknown-none/release/xdp_source_logger"
+    packet = (example / "build/packet").read_bytes()
+    assert bench(path, "log_source", Plan(packet=packet, expected=PASS, **QUICK)).return_value == PASS
+    short = bytes(12) + b"\x08\x00" + bytes(10)
+    assert bench(path, "log_source", Plan(packet=short, expected=ABORTED, **QUICK)).return_value == ABORTED
+
+
+def test_both_halves_are_benchmarks(example: Path) -> None:
+    kernel, user = read_configuration(example / "bench.toml").benchmarks
+    measured = run_once(kernel, example).benchmarks["kernel half"]
+    assert all(value > 0 for value in measured["ns-per-run"])
+    assert measured["verifier-instructions"][0] > 10
+    if shutil.which("valgrind"):
+        counted = run_once(user, example).benchmarks["user half"]
+        assert counted["allocations"] == [1]  # stdio's buffer
