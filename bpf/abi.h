@@ -156,13 +156,25 @@ struct heap_step {
 enum heap_step_kind {
 	HEAP_ALLOCATED = 1,
 	HEAP_FREED = 2,
-	HEAP_COUNTED = 3, /* at the program's end: calls and bytes that nothing was said of yet */
+	HEAP_COUNTED = 3,    /* at the program's end: calls and bytes that nothing was said of yet */
+	HEAP_UNFOLLOWED = 4, /* of one that was told: its end will not be */
+};
+/* What a function of an allocator is asked: the cookie of its uprobe (crates/core/src/allocators.rs). */
+enum allocator_call {
+	CALL_MALLOC = 1,         /* (bytes) */
+	CALL_CALLOC = 2,         /* (number, bytes) */
+	CALL_REALLOC = 3,        /* (address, bytes) */
+	CALL_REALLOCARRAY = 4,   /* (address, number, bytes) */
+	CALL_ALIGNED = 5,        /* (alignment, bytes) */
+	CALL_POSIX_MEMALIGN = 6, /* (where to put the address, alignment, bytes) */
+	CALL_FREE = 7,           /* (address) */
 };
 
 /* What user space may change while the programs run. */
 struct settings {
 	u64 off_cpu_period_ns; /* absences at least so long are samples; of shorter ones so much makes a sample */
 	u64 block_io_period;   /* of so many requests one is a sample, at random */
+	u64 heap_window;       /* the number of the one in which allocators are watched */
 };
 
 /*
@@ -284,6 +296,7 @@ struct counters {
 	u64 timed_ns;                  /* spent in those */
 	u64 arrivals;                  /* runs for a thread that came, left or was woken; steps of requests */
 	u64 arrival_samples;           /* of those, the ones that took a sample */
+	u64 traps;                     /* runs for a call of an allocator, or its end */
 	u64 timed_passes;              /* of the others, those that looked at the clock twice */
 	u64 timed_passes_ns;           /* spent in those */
 	u64 event_entries[MAX_EVENTS]; /* without idle ones */
@@ -324,7 +337,8 @@ struct config {
 	u8 off_cpu_at_departure; /* threads are seen when they leave a CPU, not when they come back */
 	u8 tells_end;            /* block_io_done does; otherwise it is when the last byte is done */
 	u8 reserved[2];
-	u32 heap_event; /* its index */
+	u32 heap_event;          /* its index */
+	u64 heap_interval_bytes; /* one allocation in so many bytes is a sample, where allocators are watched */
 };
 
 /* A process for good. */

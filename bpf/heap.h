@@ -13,6 +13,18 @@
 #include "walk.h"
 #include "emit.h"
 
+/* As begin_pass, of a thread that may lose its CPU to another one here. */
+static __always_inline struct pass begin_trap(struct counters *counters)
+{
+	struct pass pass = {.samples = counters->samples};
+
+	__sync_fetch_and_add(&counters->entries, 1);
+	__sync_fetch_and_add(&counters->traps, 1);
+	if (__sync_fetch_and_add(&counters->arrivals, 1) % TIMED_PASSES_EVERY == 0)
+		pass.since_ns = bpf_ktime_get_boot_ns();
+	return pass;
+}
+
 /* Room for a record; before the program ends comes end_writing. NULL when there is none. */
 static __always_inline struct sample *begin_allocation_record(struct ring *ring, struct counters *counters)
 {

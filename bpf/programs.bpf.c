@@ -6,6 +6,7 @@
 #include "departures.bpf.c"
 #include "blockio.bpf.c"
 #include "heap.bpf.c"
+#include "allocators.bpf.c"
 #include "faults.bpf.c"
 #include "lifecycle.bpf.c"
 

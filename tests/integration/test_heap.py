@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
@@ -13,8 +14,8 @@ from stackhound.profile import load
 from stackhound.profile.allocations import pprof_values
 from stackhound.profile.totals import exact_total, exact_totals
 from support_profiles import DEVIATIONS, assert_accounted_for, samples_of
-from support_recordings import STACKHOUND, run_stackhound
-from support_workloads import HANG_S, build, line_of, require
+from support_recordings import STACKHOUND, record_whole, run_stackhound
+from support_workloads import HANG_S, Program, build, line_of, require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -194,16 +195,88 @@ def test_the_end_of_a_recording_says_what_is_in_use() -> None:
     assert "keep_half ← " in text
 
 
-def test_a_program_that_is_out_of_reach_is_refused_with_the_reason() -> None:
-    static = build("heap.c", "-pthread", "-static")
-    done = run_stackhound("record", "-e", "heap", "--", str(static))
-    assert done.returncode == 2
-    assert "statically" in done.stderr.decode()
-
-
 def test_the_recording_is_read_by_others(directory: Path) -> None:
     record(build("heap.c", "-pthread"), "keep_half")
     for name in ("x.dhat.json", "x.pb.gz", "x.folded", "x.svg", "x.html", "x.jsonl"):
         assert run_stackhound("export", "-o", name).returncode == 0
     document = json.loads((directory / "x.dhat.json").read_text())
     assert "keep_half" in " ".join(document["ftbl"])
+
+
+def test_a_program_that_frees_what_is_none_ends_as_it_would() -> None:
+    code = "import ctypes; ctypes.CDLL(None).free(ctypes.c_void_p(id(code := object()) + 4))"
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert plain.returncode < 0
+    record(sys.executable, "-c", code, status=128 - plain.returncode)
+
+
+# --- Programs as they are ---------------------------------------------------------------------------------------------
+
+
+def watch(*sites: str, **options: Any) -> tuple[Profile, dict[str, int]]:
+    """The workload as a process that runs already."""
+    options = {"heap_interval_bytes": INTERVAL_BYTES, "heap_max_slowdown_percent": 100, "ring_bytes": 2**24} | options
+    with Program(build("heap.c", "-pthread"), *sites) as program:
+        profile = record_whole(program, events=("heap",), **options)
+        truth = program.truth()
+    assert_accounted_for(profile)
+    return profile, truth
+
+
+def test_a_process_that_runs_already_is_watched() -> None:
+    profile, truth = watch("keep_small", "keep_half", "keep_none", "grow", "keep_in_thread")
+    found = by_leaf(profile)
+    for site in ("keep_small", "keep_half", "keep_none", "grow", "keep_in_thread"):
+        function, size = SITES[site]
+        memory = found[function]
+        assert_near(memory.alloc_bytes, truth[f"{site}_bytes"], size)
+        assert_near(memory.inuse_bytes, truth[f"{site}_kept_bytes"], size)
+
+
+def test_the_real_cost_of_watching_is_said() -> None:
+    profile, _ = watch("keep_small")
+    (note,) = [note for note in profile.metadata["notes"] if "were watched" in note]
+    assert re.fullmatch(r"allocations were watched [\d.]+% of the time, by uprobes: \d+ traps of .*", note)
+
+
+def test_what_is_allocated_while_nobody_looks_is_not_made_up() -> None:
+    profile, truth = watch("keep_none", "keep_small", "keep_none", heap_max_slowdown_percent=0.1)
+    memory = by_leaf(profile)
+    assert sum(one.alloc_bytes for one in memory.values()) < truth["keep_small_bytes"]
+    (note,) = [note for note in profile.metadata["notes"] if "were watched" in note]
+    watched = re.search(r"watched ([\d.]+)%", note)
+    assert watched
+    assert float(watched[1]) < 100
+    fates = set(profile.texts("heap", "fate")) if "heap" in profile.tables else set()
+    assert fates <= {"freed", "unknown"}
+
+
+def test_a_command_is_watched_as_it_is_on_demand() -> None:
+    workload = f"(sleep 1; echo) | {build('heap.c', '-pthread')} keep_half"
+    options = ("--heap-uprobes", "--heap-max-slowdown", "100")
+    profile, truth = record("sh", "-c", workload, options=options)
+    found = by_leaf(profile)["keep_half"]
+    assert_near(found.alloc_bytes, truth["keep_half_bytes"], 1_000_000)
+    assert_near(found.inuse_bytes, truth["keep_half_kept_bytes"], 1_000_000)
+
+
+def test_a_program_that_the_library_cannot_reach_is_watched_instead() -> None:
+    profile, _ = record(build("heap.c", "-pthread", "-static"), "keep_half")
+    assert any("statically" in note for note in profile.metadata["notes"])
+    assert any("were watched" in note for note in profile.metadata["notes"])
+
+
+def test_a_program_without_an_allocator_has_no_samples() -> None:
+    with Program(build("busy.c"), "100") as program:
+        profile = record_whole(program, events=("heap", "cpu"))
+    assert by_leaf_of_heap(profile) == []
+
+
+def by_leaf_of_heap(profile: Profile) -> list[str]:
+    return [sample.leaf for sample in samples_of(profile) if sample.event == "heap"]
+
+
+def test_allocations_of_the_whole_machine_are_not_for_the_asking() -> None:
+    done = run_stackhound("record", "-e", "heap", "-d", "1")
+    assert done.returncode == 2
+    assert "-p PID" in done.stderr.decode()

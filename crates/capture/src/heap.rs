@@ -8,6 +8,7 @@ use stackhound_core::rows::{EventTotalRow, HeapRow, HeapTotalRow};
 
 use crate::abi;
 use crate::block_io::HeldSample;
+use crate::cost;
 use crate::options::Options;
 use crate::raw_sample::RawSample;
 
@@ -28,8 +29,13 @@ type ProgramKey = (u32, u64, u64);
 
 struct Record {
     boottime_ns: u64,
-    key: AllocationKey,
-    step: Step<Allocation>,
+    what: What,
+}
+
+enum What {
+    Told(AllocationKey, Step<Allocation>),
+    /// Of this window nothing more will be told.
+    Closed(u64),
 }
 
 struct Allocation {
@@ -60,22 +66,31 @@ impl Heap {
     /// Takes note of what a program told, with the sample of an allocation.
     pub fn note(&mut self, record: &RawSample<'_>, step: &abi::HeapStep, sample: Option<HeldSample>) {
         self.add_up(&record.header, step);
-        let step_kind = match (u32::from(step.step), sample) {
+        let told = match (u32::from(step.step), sample) {
             (abi::HEAP_COUNTED, _) => return,
+            (abi::HEAP_UNFOLLOWED, _) => Step::Unfollowed,
             (_, Some(sample)) => Step::Allocated(Allocation {
                 size: step.size,
                 sample: Box::new(sample),
             }),
             (_, None) => Step::Freed,
         };
+        let key = AllocationKey {
+            pid: record.header.tgid,
+            program: step.program,
+            id: step.id,
+        };
         self.records.push(Record {
             boottime_ns: record.header.boottime_ns,
-            key: AllocationKey {
-                pid: record.header.tgid,
-                program: step.program,
-                id: step.id,
-            },
-            step: step_kind,
+            what: What::Told(key, told),
+        });
+    }
+
+    /// Of this window nothing more is told from now on.
+    pub fn close_window(&mut self, window: u64) {
+        self.records.push(Record {
+            boottime_ns: cost::boottime_ns(),
+            what: What::Closed(window),
         });
     }
 
@@ -95,7 +110,10 @@ impl Heap {
         let due = self.records.partition_point(|record| record.boottime_ns < before_ns);
         let allocations = &mut self.allocations;
         let ended: Vec<_> = (self.records.drain(..due))
-            .filter_map(|record| allocations.take(record.boottime_ns, record.key, record.step))
+            .flat_map(|record| match record.what {
+                What::Told(key, step) => allocations.take(record.boottime_ns, key, step).into_iter().collect(),
+                What::Closed(window) => allocations.give_up(window),
+            })
             .collect();
         ended
             .into_iter()

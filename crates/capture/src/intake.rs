@@ -155,6 +155,11 @@ impl Intake {
         self.heap.note(sample, step, held);
     }
 
+    /// What was allocated in this window is not followed any further.
+    pub fn close_window(&mut self, window: u64) {
+        self.heap.close_window(window);
+    }
+
     /// Adds the samples of allocations whose end has been told since, when the rings were looked at then.
     pub fn settle_allocations(&mut self, looked_ns: u64) {
         for HeldSample { row, addresses } in self.heap.settle(looked_ns) {

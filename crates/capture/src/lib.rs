@@ -8,6 +8,7 @@ pub mod abi {
 }
 
 mod absent;
+mod allocators;
 mod block_devices;
 mod block_io;
 mod block_tracepoints;

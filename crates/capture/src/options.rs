@@ -93,6 +93,10 @@ pub struct Options {
     pub off_cpu_at_departure: bool,
     /// Of `heap`: the library in which programs choose their samples (`preload/heap.c`).
     pub heap_library: Option<PathBuf>,
+    /// Of `heap`: watch allocators of programs as they are.
+    pub heap_uprobes: bool,
+    /// Of that: how much slower, in percent, traps may make one thread.
+    pub heap_max_slowdown_percent: f64,
     /// Of the ring, rounded up to a power of two; None: by rate and CPUs.
     pub ring_bytes: Option<usize>,
     /// Keep each sample's virtual addresses.

@@ -25,9 +25,6 @@ const ARRIVAL: &str = "sched_exit_tp";
 /// The one before it.
 const DEPARTURE: &str = "sched_switch";
 
-/// What chooses an allocation.
-const ALLOCATION: &str = "preload";
-
 /// An event as it will be opened on each CPU, its trigger settled.
 #[derive(Clone, Debug)]
 pub struct Trigger {
@@ -66,7 +63,8 @@ impl Trigger {
             EventKind::OffCpu if options.off_cpu_at_departure => return named(DEPARTURE, NO_PERF_EVENT),
             EventKind::OffCpu => return named(ARRIVAL, NO_PERF_EVENT),
             EventKind::BlockIo => return named(BlockTracepoints::find().first(), NO_PERF_EVENT),
-            EventKind::Heap => return named(ALLOCATION, NO_PERF_EVENT),
+            EventKind::Heap if options.heap_uprobes => return named("uprobes", NO_PERF_EVENT),
+            EventKind::Heap => return named("preload", NO_PERF_EVENT),
         }
         let cycles = Self::cpu(event, "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
         if !options.software_only && cycles.open(cpu).is_ok() {

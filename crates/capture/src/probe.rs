@@ -102,6 +102,8 @@ fn options() -> Options {
         wakers: false,
         off_cpu_at_departure: false,
         heap_library: None,
+        heap_uprobes: false,
+        heap_max_slowdown_percent: 5.0,
         ring_bytes: None,
         raw_addresses: false,
         drain_interval: None,

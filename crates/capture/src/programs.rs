@@ -9,7 +9,7 @@ use std::path::Path;
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, MapMut, MapType, Object, ObjectBuilder, OpenMapMut, OpenObject, PerfEventOpts,
-    PrintLevel, ProgramMut, ProgramType, UprobeOpts,
+    PrintLevel, ProgramMut, ProgramType, UprobeMultiOpts, UprobeOpts,
 };
 
 use crate::abi;
@@ -52,6 +52,15 @@ pub struct Programs {
     has_cookie: bool,
 }
 
+/// A function of an allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct UprobeSite {
+    /// In its file.
+    pub offset: usize,
+    /// `enum allocator_call`.
+    pub call: u32,
+}
+
 struct Attachment {
     event: usize,
     cpu: u32,
@@ -86,6 +95,13 @@ impl Programs {
                 "record other events",
             ));
         }
+        if options.heap_uprobes && !kernel_has_type(b"bpf_uprobe_multi_link") {
+            return Err(Error::new(
+                ErrorKind::Kernel,
+                "this kernel watches allocators one function at a time, which takes too long (several need Linux 6.6)",
+                "record a COMMAND that is linked dynamically, without --heap-uprobes",
+            ));
+        }
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
         let mut config = configure(options, &triggers, rings, combine_slots, has_cookie);
         let mut fault_times = match fault_times::are_wanted(options, &triggers) {
@@ -115,6 +131,7 @@ impl Programs {
             settings: abi::Settings {
                 off_cpu_period_ns: 0,
                 block_io_period: 1,
+                heap_window: 0,
             },
             triggers,
             counted,
@@ -286,6 +303,39 @@ impl Programs {
         Ok(())
     }
 
+    /// The processes in the filter.
+    pub fn targets(&mut self) -> Vec<u32> {
+        let targets = self.map("targets");
+        let pid = |key: Vec<u8>| Some(u32::from_ne_bytes(key.try_into().ok()?));
+        targets.keys().filter_map(pid).collect()
+    }
+
+    /// Watches functions of an allocator in one process, as long as the links are kept. None where it has ended.
+    pub fn attach_allocator(&mut self, pid: u32, file: &Path, sites: &[UprobeSite]) -> Result<Vec<Link>> {
+        let returning: Vec<_> = (sites.iter().copied())
+            .filter(|site| site.call != abi::CALL_FREE)
+            .collect();
+        let mut links = Vec::new();
+        for (name, is_return, sites) in [
+            ("leave_allocator", true, &returning[..]),
+            ("enter_allocator", false, sites),
+        ] {
+            let options = UprobeMultiOpts {
+                offsets: sites.iter().map(|site| site.offset).collect(),
+                cookies: sites.iter().map(|site| site.call.into()).collect(),
+                retprobe: is_return,
+                ..Default::default()
+            };
+            let program = program(&mut self.object, name);
+            match program.attach_uprobe_multi_with_opts(pid as i32, file, "", options) {
+                Ok(link) => links.push(link),
+                Err(_) if crate::procfs::has_ended(pid) => return Ok(Vec::new()),
+                Err(error) => return Err(bpf_error("allocators cannot be watched", &error)),
+            }
+        }
+        Ok(links)
+    }
+
     /// What user space may change while the programs run.
     pub fn change_settings(&mut self, change: impl FnOnce(&mut abi::Settings)) -> Result<()> {
         change(&mut self.settings);
@@ -454,6 +504,8 @@ const BLOCK_IO_PROGRAMS: [&str; 7] = [
     "submit_request",
 ];
 
+/// That are in use at once, where allocators are watched: 128 GiB at the default interval.
+const CHOSEN_ALLOCATIONS: u32 = 1 << 18;
 const EVERY_PROCESS: i32 = -1;
 
 /// The programs that hear of memory, and the functions of preload/heap.c that tell of it.
@@ -510,6 +562,7 @@ pub fn configure(
         block_io_event: options.block_io_event().unwrap_or(0) as u32,
         tells_end: block.has_done.into(),
         reserved: [0; 2],
+        heap_interval_bytes: options.heap_interval_bytes(),
         heap_event: options.heap_event().unwrap_or(0) as u32,
         timed_faults: 0,
     }
@@ -624,12 +677,17 @@ fn load(
         .and_then(|()| map.set_value_size(rings.value_bytes() as u32))
         .map_err(|error| bpf_error("a map cannot be sized", &error))?;
     size_unwind_maps(&mut object, options.unwind, rings)?;
+    open_map(&mut object, "chosen_allocations")
+        .set_max_entries(CHOSEN_ALLOCATIONS)
+        .map_err(|error| bpf_error("a map cannot be sized", &error))?;
     for (name, is_used) in [
         ("thread_faults", fault_totals::are_wanted(options, triggers)),
         ("presences", options.off_cpu_event().is_some()),
         ("last_departures", options.sees_departures()),
         ("new_sites", options.sees_departures()),
         ("fault_times", !shared.is_empty()),
+        ("heap_calls", options.heap_uprobes),
+        ("chosen_allocations", options.heap_uprobes),
     ] {
         open_map(&mut object, name)
             .set_autocreate(is_used)
@@ -682,7 +740,8 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: Block
         Some("issue_request" | "requeue_request" | "complete_request") => block.has_requests,
         Some("end_request") => block.has_done,
         Some("merge_request") => block.has_merge,
-        Some("tell_allocation" | "tell_free" | "tell_count") => options.heap_event().is_some(),
+        Some("tell_allocation" | "tell_free" | "tell_count") => options.heap_library.is_some(),
+        Some("enter_allocator" | "leave_allocator") => options.heap_uprobes,
         Some("forget_mappings") => options.unwind,
         Some("follow_fork") => has_targets && options.inherit,
         Some("release_held") => !options.held_pids.is_empty(),

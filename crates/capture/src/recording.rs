@@ -8,6 +8,7 @@ use stackhound_core::symbolize::MissingDebugFile;
 
 use crate::abi;
 use crate::absent::{self, Absent};
+use crate::allocators::Allocators;
 use crate::block_io::BlockIoPace;
 use crate::board::{Board, Status, WaitOutcome};
 use crate::combining::Combining;
@@ -74,6 +75,7 @@ pub struct Recording {
     pace: Pace,
     off_cpu: Option<OffCpuPace>,
     block_io: Option<BlockIoPace>,
+    allocators: Option<Allocators>,
     absent: Option<Absent>,
     absent_samples: u64,
     pending: Vec<ProcessEvent>,
@@ -150,6 +152,7 @@ impl Recording {
         if let Some(library) = &options.heap_library {
             programs.attach_heap_library(library)?;
         }
+        let allocators = Allocators::begin(&options, &mut programs)?;
         Ok(Self {
             options,
             programs,
@@ -164,6 +167,7 @@ impl Recording {
             pace: Pace::default(),
             off_cpu,
             block_io,
+            allocators,
             absent,
             absent_samples: 0,
             pending: Vec::new(),
@@ -195,6 +199,9 @@ impl Recording {
         if let Err(error) = self.inform_walker() {
             self.failure.get_or_insert(error);
         }
+        if let Err(error) = self.watch_allocators() {
+            self.failure.get_or_insert(error);
+        }
         if self.kept_up.elapsed() >= UPKEEP_INTERVAL {
             self.kept_up = Instant::now();
             if let Err(error) = self.keep_up() {
@@ -202,6 +209,15 @@ impl Recording {
             }
         }
         self.report(board);
+    }
+
+    fn watch_allocators(&mut self) -> Result<()> {
+        if let Some(allocators) = &mut self.allocators
+            && let Some(window) = allocators.turn(&mut self.programs)?
+        {
+            self.intake.close_window(window);
+        }
+        Ok(())
     }
 
     fn inform_walker(&mut self) -> Result<()> {
@@ -238,7 +254,9 @@ impl Recording {
             None => DRAIN_INTERVAL,
         };
         let until_python = (self.intake.pythons.due()).map(|due| due.saturating_duration_since(now));
-        until_python.map_or(interval, |until| interval.min(until))
+        let until_window = self.allocators.as_ref().map(Allocators::patience);
+        let until = [until_python, until_window].into_iter().flatten();
+        until.fold(interval, Duration::min)
     }
 
     /// Waits for signs for at most this long. Of a process's end nobody has to know at once.
@@ -388,6 +406,10 @@ impl Recording {
         self.drain();
         self.intake.processes.look_at_new(&mut self.intake.profile);
         let event_counts = self.programs.sum_up()?;
+        if let Some(mut allocators) = self.allocators.take() {
+            allocators.close(&mut self.programs)?;
+            self.notes.push(allocators.note());
+        }
         self.programs.detach();
         let end_boottime_ns = cost::boottime_ns();
         let unwind_bytes = self.unwinder.as_ref().map_or(0, Unwinder::memory_bytes);

@@ -70,6 +70,8 @@ pub enum Step<Sample> {
     Allocated(Sample),
     /// It was given back.
     Freed,
+    /// Its end will not be told.
+    Unfollowed,
 }
 
 /// An allocation of which all is known that there will be.
@@ -102,15 +104,12 @@ impl<Sample> Allocations<Sample> {
     /// Takes what is told next in the order of time, and gives back the allocation that is over with it.
     pub fn take(&mut self, boottime_ns: u64, key: AllocationKey, step: Step<Sample>) -> Option<Ended<Sample>> {
         match step {
-            Step::Allocated(sample) if key.id == 0 => Some(Ended {
-                sample,
-                fate: Fate::Unknown,
-                lifetime_ns: None,
-            }),
+            Step::Allocated(sample) if key.id == 0 => Some(unknown(sample)),
             Step::Allocated(sample) => {
                 let before = self.open.insert(key, (boottime_ns, sample))?;
                 Some(in_use(before)) // a program that tells the same twice
             }
+            Step::Unfollowed => self.open.remove(&key).map(|(_, sample)| unknown(sample)),
             Step::Freed => match self.open.remove(&key) {
                 Some((since_ns, sample)) => Some(Ended {
                     sample,
@@ -123,6 +122,14 @@ impl<Sample> Allocations<Sample> {
                 }
             },
         }
+    }
+
+    /// Nothing more will be told of a program's allocations: what becomes of those that are in use is not known.
+    pub fn give_up(&mut self, program: u64) -> Vec<Ended<Sample>> {
+        let left = self.open.extract_if(|key, _| key.program == program);
+        let mut left: Vec<_> = left.map(|(_, open)| open).collect();
+        left.sort_by_key(|(since_ns, _)| *since_ns);
+        left.into_iter().map(|(_, sample)| unknown(sample)).collect()
     }
 
     /// Ends of allocations that nobody had told of.
@@ -142,6 +149,14 @@ fn in_use<Sample>((_, sample): (u64, Sample)) -> Ended<Sample> {
     Ended {
         sample,
         fate: Fate::InUse,
+        lifetime_ns: None,
+    }
+}
+
+fn unknown<Sample>(sample: Sample) -> Ended<Sample> {
+    Ended {
+        sample,
+        fate: Fate::Unknown,
         lifetime_ns: None,
     }
 }
@@ -199,6 +214,18 @@ mod tests {
         let ended = allocations.take(100, key(0), Step::Allocated("lost")).unwrap();
         assert_eq!((ended.fate, ended.lifetime_ns), (Fate::Unknown, None));
         assert!(allocations.finish().is_empty());
+    }
+
+    /// What nobody watches any more is in use for all that is known, and is not said to be.
+    #[test]
+    fn allocations_that_are_given_up_have_no_known_end() {
+        let mut allocations = Allocations::default();
+        allocations.take(100, key(1), Step::Allocated("one"));
+        allocations.take(110, AllocationKey { program: 1, ..key(2) }, Step::Allocated("two"));
+        let given_up = allocations.give_up(9);
+        assert_eq!((given_up.len(), given_up[0].sample), (1, "one"));
+        assert_eq!(given_up[0].fate, Fate::Unknown);
+        assert_eq!(allocations.finish().len(), 1);
     }
 
     /// Processes and programs are told apart, and ends of nothing are counted.

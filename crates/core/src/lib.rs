@@ -6,6 +6,7 @@
 pub mod address;
 #[cfg(feature = "count-allocations")]
 pub mod allocations;
+pub mod allocators;
 pub mod block_io;
 pub mod calltree;
 pub mod code;

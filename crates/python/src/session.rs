@@ -220,6 +220,8 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         wakers: required(options, "wakers")?,
         off_cpu_at_departure: required(options, "off_cpu_at_departure")?,
         heap_library: text("heap_library")?.map(PathBuf::from),
+        heap_uprobes: required(options, "heap_uprobes")?,
+        heap_max_slowdown_percent: required(options, "heap_max_slowdown_percent")?,
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),
         raw_addresses: required(options, "raw_addresses")?,
         drain_interval: (drain_interval_ms > 0).then(|| Duration::from_millis(drain_interval_ms)),

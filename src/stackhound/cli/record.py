@@ -14,7 +14,7 @@ from stackhound.cli.request import Request, record_options
 from stackhound.cli.signals import Signals, held_signals
 from stackhound.cli.verbosity import verbose_option, verbosity_of
 from stackhound.cli.watch import stderr_columns, wait_for_command, wait_for_end
-from stackhound.errors import CommandNotRun, StackhoundError, UsageError
+from stackhound.errors import CommandNotRun, StackhoundError
 from stackhound.recording.invoker import Invoker, find_invoker
 from stackhound.recording.recorder import Recorder, import_meanwhile
 
@@ -89,9 +89,11 @@ def _reach_heap(request: Request) -> tuple[Request, dict[str, str]]:
         return request, {}
     from stackhound.recording import heap_library
 
-    reason = heap_library.why_out_of_reach(request.command[0])
-    if reason:
-        raise UsageError(f"allocations of {request.command[0]!r} cannot be followed: {reason}", "drop -e heap")
+    if request.heap_uprobes or request.options.pids:
+        return request, {}
+    if reason := heap_library.why_out_of_reach(request.command[0]):
+        note = f"the library that chooses allocations cannot be loaded: {reason}"
+        return request._replace(options=replace(request.options, heap_note=note)), {}
     library = heap_library.install()
     environment = heap_library.environment(library, request.options.heap_interval_bytes)
     return request._replace(options=replace(request.options, heap_library=library)), environment

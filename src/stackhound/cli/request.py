@@ -27,6 +27,7 @@ from stackhound.recording.options import (
     DEBUGINFOD_TIME_S,
     DEFAULT_HZ,
     HEAP_INTERVAL_BYTES,
+    HEAP_MAX_SLOWDOWN_PERCENT,
     RecordOptions,
 )
 
@@ -91,6 +92,15 @@ _HEAP: Final = (
         metavar="SIZE",
         help="Of heap: a sample each so many bytes, at random.  [default: 512K]",
     ),
+    flag("--heap-uprobes", help="Of heap: watch COMMAND as it is, by uprobes, as -p does."),
+    click.option(
+        "--heap-max-slowdown",
+        "heap_max_slowdown_percent",
+        type=float,
+        default=HEAP_MAX_SLOWDOWN_PERCENT,
+        metavar="PERCENT",
+        help="Of heap with uprobes: how much slower they may make a thread.  [default: 5]",
+    ),
 )
 
 _HOW: Final = (
@@ -153,6 +163,7 @@ _RECORD_OPTIONS: Final = (
     "wakers",
     "off_cpu_at_departure",
     "heap_interval_bytes",
+    "heap_max_slowdown_percent",
     "aggregate",
     "lines",
     "ring_bytes",
@@ -181,6 +192,7 @@ class Request(NamedTuple):
     target: Target
     event: str | None
     as_root: bool
+    heap_uprobes: bool = False
 
     @classmethod
     def parse(cls, given: dict[str, Any], log_level: int) -> Request:
@@ -194,8 +206,8 @@ class Request(NamedTuple):
         options = RecordOptions(log_level=log_level, **{name: given[name] for name in _RECORD_OPTIONS})
         target = choose_target(given["output"], given["format_name"])
         _check_event(options, target, given["event"])
-        if options.records_heap and not given["command"]:
-            raise UsageError("allocations are followed from a program's start", "record -e heap -- COMMAND")
+        if options.records_heap and not (given["pids"] or (given["command"] and not given["whole_system"])):
+            raise UsageError("allocations are followed in processes of your choice", "give -p PID or -- COMMAND")
         return cls(
             options=options,
             command=given["command"],
@@ -204,6 +216,7 @@ class Request(NamedTuple):
             target=target,
             event=given["event"],
             as_root=given["as_root"],
+            heap_uprobes=given["heap_uprobes"],
         )
 
 

@@ -23,6 +23,7 @@ from stackhound.recording.events import (
 DEFAULT_HZ: Final = 99  # not 100: it must not beat in time with timers that fire 100 times a second
 OFF_CPU_PERIOD_NS: Final = 1_000_000
 HEAP_INTERVAL_BYTES: Final = 512 * 1024  # as Go, tcmalloc and jemalloc have it
+HEAP_MAX_SLOWDOWN_PERCENT: Final = 5.0
 MAX_HEAP_INTERVAL_BYTES: Final = 2**40
 MAX_OFF_CPU_US: Final = 2**53  # three centuries
 MAX_PERIOD: Final = 2**63 - 1  # perf_event_open refuses a period with its highest bit set
@@ -55,6 +56,9 @@ class RecordOptions:
             they come back (since Linux 6.15). It takes more, and may confuse callers that wait at one place.
         heap_interval_bytes: of ``heap``: of so many bytes allocated one is a sample, on average.
         heap_library: of ``heap``: the library that the programs were started with (`heap_library.install`).
+            Without one, the allocators of the processes are watched by uprobes: from now on, and as they are.
+        heap_max_slowdown_percent: of that: how much slower traps may make one thread; they are taken off meanwhile.
+        heap_note: why there is no library, to be said at the end.
         software_only: use cpu-clock even where there is a cycle counter.
         inherit: follow children of ``pids``.
         comm: only threads that are called so (the kernel keeps 15 bytes).
@@ -93,6 +97,8 @@ class RecordOptions:
     off_cpu_at_departure: bool = False
     heap_interval_bytes: int = HEAP_INTERVAL_BYTES
     heap_library: Path | None = None
+    heap_max_slowdown_percent: float = HEAP_MAX_SLOWDOWN_PERCENT
+    heap_note: str = ""
     software_only: bool = False
     inherit: bool = True
     comm: str = ""
@@ -149,6 +155,8 @@ class RecordOptions:
             "wakers": self.wakers,
             "off_cpu_at_departure": self.off_cpu_at_departure,
             "heap_library": str(self.heap_library or ""),
+            "heap_uprobes": self.records_heap and self.heap_library is None,
+            "heap_max_slowdown_percent": self.heap_max_slowdown_percent,
             "ring_bytes": self.ring_bytes,
             "raw_addresses": self.raw_addresses,
             "drain_interval_ms": self.drain_interval_ms,
@@ -208,7 +216,8 @@ class RecordOptions:
 
     def notes(self) -> list[str]:
         """What is to be said of a recording before it begins."""
-        return [f"{name} is not recorded: {reason}" for name, reason in self.missing.items()]
+        missing = [f"{name} is not recorded: {reason}" for name, reason in self.missing.items()]
+        return [*missing, *([self.heap_note] if self.heap_note else [])]
 
     def _native_event(self, source: EventSource) -> dict[str, Any]:
         if source.type == OFF_CPU:
@@ -277,6 +286,10 @@ class RecordOptions:
             raise UsageError("what is combined has no waker of its own", "drop --aggregate or --wakers")
 
     def _check_heap(self) -> None:
+        if not 0 < self.heap_max_slowdown_percent <= 100:
+            raise UsageError(
+                f"a slowdown of at most {self.heap_max_slowdown_percent:g}% is out of range", "use for example 5"
+            )
         if not 1 <= self.heap_interval_bytes <= MAX_HEAP_INTERVAL_BYTES:
             raise UsageError(
                 f"a sample each {self.heap_interval_bytes} bytes is out of range",
