@@ -1,8 +1,9 @@
 //! Allocations of programs as they are (`bpf/allocators.bpf.c`): uprobes on the functions of their allocators.
 //!
 //! Each call of such a function is a trap, and there may be millions a second. So they are watched in windows: as soon as
-//! the traps of a window have cost more than was allowed for all of the time since it began, it is closed, and the next
-//! one begins when they have not. What was allocated in a window that is closed is not followed any further.
+//! the traps of a window have cost more than was allowed for the time since it began, it is closed; the next one begins
+//! when as much again would be allowed for all of the time so far. What was allocated in a window that is closed is not
+//! followed any further.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -22,7 +23,7 @@ use crate::procfs;
 use crate::programs::{Programs, UprobeSite};
 
 /// The shortest window: attaching takes about a millisecond a file.
-const WINDOW: Duration = Duration::from_millis(50);
+const WINDOW: Duration = Duration::from_millis(25);
 /// New processes and files are looked for so often, for each process that is watched.
 const SCAN_INTERVAL: Duration = Duration::from_millis(20);
 const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(1);
@@ -118,7 +119,7 @@ impl Allocators {
             return Ok(None);
         }
         self.close(programs)?;
-        self.due = self.opened + allowed;
+        self.due = self.begun + (self.taken + taken).div_f64(self.most_share);
         Ok(Some(self.window))
     }
 
