@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stackhound.cli.main import main
+from stackhound.bench.comparison import Comparison, Side
+from stackhound.bench.configuration import Benchmark
+from stackhound.bench.flames import write_flames
+from stackhound.bench.measures import known_measure
+from stackhound.bench.statistics import Interval
+from stackhound.bench.verdicts import Finding, Verdict
 from support_workloads import require
 
 if TYPE_CHECKING:
@@ -51,17 +56,36 @@ def labels(path: Path) -> dict[str, str]:
     return {texts[name]: shown["fills"][fill] for name, fill in zip(faces["name"], faces["fill"], strict=True)}
 
 
-def test_flame_graphs_of_what_regressed_show_where(
-    builds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = tmp_path / "bench.toml"
-    config.write_text('[[benchmark]]\nname = "the work"\ncommand = ["./work"]\nmeasures = ["wall"]\n')
-    flames = tmp_path / "flames"
-    sides = [str(builds / "old"), str(builds / "new")]
-    assert main(["bench", "gate", "--config", str(config), "--time", "60s", "--flame", str(flames), *sides]) in (1, 3)
-    on_cpu, off_cpu = labels(flames / "the-work.cpu.html"), labels(flames / "the-work.off-cpu.html")
-    assert on_cpu["check"].startswith("more by more than 10%")
-    assert not on_cpu["parse"].startswith("more by more than 10%")
-    assert off_cpu["pause_it"].startswith("more by more than 10%")
-    assert "sh" not in on_cpu
-    assert f"note: what changed in the work: {flames}/the-work.cpu.html" in capsys.readouterr().out
+def regressed(name: str) -> Comparison:
+    """A verdict, which a busy machine may take its time for."""
+    ratio = Interval(2.0, 1.9, 2.1)
+    return Comparison([Finding(name, known_measure("wall"), 1e8, 2e8, ratio, 0.0, 10, False, Verdict.REGRESSED)])
+
+
+def test_flame_graphs_of_what_regressed_show_where(builds: Path, tmp_path: Path) -> None:
+    benchmark = Benchmark("the work", ("./work",))
+    a, b = Side(builds / "old", (benchmark,)), Side(builds / "new", (benchmark,))
+    told = list(write_flames(regressed("the work"), a, b, tmp_path / "flames", lambda _: None))
+    on_cpu, off_cpu = (tmp_path / "flames" / f"the-work.{event}.html" for event in ("cpu", "off-cpu"))
+    assert told == [f"what changed in the work: {path}" for path in (on_cpu, off_cpu)]
+    assert labels(on_cpu)["check"].startswith("more by more than 10%")
+    assert not labels(on_cpu)["parse"].startswith("more by more than 10%")
+    assert labels(off_cpu)["pause_it"].startswith("more by more than 10%")
+    assert "sh" not in labels(on_cpu)
+
+
+def test_what_cannot_be_recorded_has_a_line_instead(tmp_path: Path) -> None:
+    inside = Benchmark("filter", bpf="x.o", program="p")
+    broken = Benchmark("broken", ("false",))
+    for benchmark, reason in ((inside, "it runs inside the kernel"), (broken, "'false' failed with exit status 1")):
+        side = Side(tmp_path, (benchmark,))
+        (told,) = write_flames(regressed(benchmark.name), side, side, tmp_path / "flames", lambda _: None)
+        assert told.startswith(f"no flame graph of {benchmark.name}: ")
+        assert reason in told
+    assert not (tmp_path / "flames").exists()
+
+
+def test_nothing_that_regressed_is_nothing_to_draw(tmp_path: Path) -> None:
+    side = Side(tmp_path, ())
+    told = list(write_flames(Comparison([]), side, side, tmp_path / "flames", lambda _: None))
+    assert told == ["nothing has regressed: there is no flame graph"]
