@@ -51,6 +51,22 @@ pub struct Heap {
     records: Vec<Record>,
     allocations: Allocations<Allocation>,
     told: BTreeMap<ProgramKey, Told>,
+    luck: Luck,
+}
+
+/// Random numbers from 0 up to 1, the same in each recording.
+///
+/// Source: splitmix64, Steele et al. 2014
+#[derive(Clone, Copy, Default)]
+struct Luck(u64);
+
+impl Luck {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 11) as f64 / (1u64 << 53) as f64
+    }
 }
 
 impl Heap {
@@ -115,10 +131,7 @@ impl Heap {
                 What::Closed(window) => allocations.give_up(window),
             })
             .collect();
-        ended
-            .into_iter()
-            .map(|one| finished(one, self.interval_bytes))
-            .collect()
+        self.finish_all(ended)
     }
 
     /// Once the last record has been told: the samples of what is in use, the totals and the losses.
@@ -129,10 +142,15 @@ impl Heap {
             profile.loss("free without allocation", self.allocations.unmatched(), false, meaning);
         }
         let in_use = std::mem::take(&mut self.allocations).finish();
-        in_use
-            .into_iter()
-            .map(|one| finished(one, self.interval_bytes))
-            .collect()
+        self.finish_all(in_use)
+    }
+
+    fn finish_all(&mut self, ended: Vec<Ended<Allocation>>) -> Vec<HeldSample> {
+        let mut finish = |one: Ended<Allocation>| {
+            let estimate = Estimate::of(one.sample.size, self.interval_bytes, self.luck.next());
+            finished(one, estimate)
+        };
+        ended.into_iter().map(&mut finish).collect()
     }
 
     /// Of processes whose programs have told all; of the whole only when all have.
@@ -174,9 +192,8 @@ impl Heap {
     }
 }
 
-fn finished(ended: Ended<Allocation>, interval_bytes: u64) -> HeldSample {
+fn finished(ended: Ended<Allocation>, estimate: Estimate) -> HeldSample {
     let Allocation { size, sample } = ended.sample;
-    let estimate = Estimate::of(size, interval_bytes);
     let mut sample = *sample;
     sample.row.value = estimate.bytes;
     sample.row.count = estimate.objects;

@@ -20,12 +20,14 @@ pub struct Estimate {
 impl Estimate {
     /// Of an allocation of `size` bytes, which is chosen with probability 1 − exp(−(size + 1) / `interval_bytes`).
     ///
+    /// `luck`: random, from 0 up to 1. With it fractions are rounded up as often as is fair: 1.4 would else always be 1.
+    ///
     /// Source: pprof and tcmalloc scale likewise; the byte more gives those of no bytes their chance (preload/heap.c).
-    pub fn of(size: u64, interval_bytes: u64) -> Self {
+    pub fn of(size: u64, interval_bytes: u64, luck: f64) -> Self {
         let chance = -(-(size as f64 + 1.0) / interval_bytes.max(1) as f64).exp_m1();
         Self {
-            objects: (1.0 / chance).round().max(1.0) as u64,
-            bytes: (size as f64 / chance).round() as u64,
+            objects: (1.0 / chance + luck) as u64,
+            bytes: (size as f64 / chance + luck) as u64,
         }
     }
 }
@@ -174,12 +176,12 @@ mod tests {
     /// A small allocation stands for as many as there are in an interval, a large one for itself.
     #[test]
     fn an_allocation_stands_for_those_that_were_not_chosen() {
-        let small = Estimate::of(15, INTERVAL);
+        let small = Estimate::of(15, INTERVAL, 0.5);
         assert_eq!((small.objects, small.bytes), (32_769, 491_528));
-        let large = Estimate::of(64 << 20, INTERVAL);
+        let large = Estimate::of(64 << 20, INTERVAL, 0.5);
         assert_eq!((large.objects, large.bytes), (1, 64 << 20));
-        let empty = Estimate::of(0, INTERVAL);
-        assert_eq!((empty.objects, empty.bytes), (524_289, 0));
+        let empty = Estimate::of(0, INTERVAL, 0.25);
+        assert_eq!((empty.objects, empty.bytes), (524_288, 0));
     }
 
     /// What is estimated of a size that is chosen as often as it should be adds up to what there was.
@@ -187,8 +189,12 @@ mod tests {
     fn estimates_are_unbiased() {
         for size in [1u64, 100, 4096, 300_000, 2 << 20] {
             let chance = 1.0 - (-((size + 1) as f64) / INTERVAL as f64).exp();
-            let expected = Estimate::of(size, INTERVAL).bytes as f64 * chance;
-            assert!((expected / size as f64 - 1.0).abs() < 1e-3, "{size}: {expected}");
+            let lucks = (0..1000).map(|luck| f64::from(luck) / 1000.0);
+            let estimates: Vec<_> = lucks.map(|luck| Estimate::of(size, INTERVAL, luck)).collect();
+            let mean = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum::<u64>() as f64 / 1000.0;
+            let (objects, bytes) = (mean(|one| one.objects) * chance, mean(|one| one.bytes) * chance);
+            assert!((bytes / size as f64 - 1.0).abs() < 1e-3, "{size}: {bytes}");
+            assert!((objects - 1.0).abs() < 1e-3, "{size}: {objects}");
         }
     }
 

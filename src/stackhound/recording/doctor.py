@@ -232,6 +232,7 @@ PROBE_REMEDIES: Final = {
     "bpf_snprintf": "boot Linux 5.14 or newer",
     "task storage": "boot Linux 5.11 or newer",
     "block requests": "boot Linux 6.5 or newer",
+    "functions of programs": "boot a kernel built with CONFIG_UPROBE_EVENTS=y",
 }
 
 

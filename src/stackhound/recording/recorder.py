@@ -14,7 +14,13 @@ from stackhound import _native
 from stackhound.errors import RecordingError, UsageError
 from stackhound.profile.native_errors import native_errors
 from stackhound.recording.notebook import find_cells
-from stackhound.recording.options import DEBUGINFOD_BYTES, DEBUGINFOD_TIME_S, RecordOptions
+from stackhound.recording.options import (
+    DEBUGINFOD_BYTES,
+    DEBUGINFOD_TIME_S,
+    HEAP_INTERVAL_BYTES,
+    HEAP_MAX_SLOWDOWN_PERCENT,
+    RecordOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +66,8 @@ class Recorder:
             UsageError, NoSuchProcess, PermissionMissing, EventUnavailable: what is asked for cannot be had.
         """
         options.check_machine()
+        if options.records_heap and not options.pids:
+            raise UsageError("allocations are followed in processes of your choice", "name them: -p PID, pids=[PID]")
         if os.getpid() in options.pids:
             options = replace(options, include_self=True)
         self.options = options
@@ -183,6 +191,8 @@ def record(
     off_cpu_min_us: int = 0,
     off_cpu_max_us: int | None = None,
     wakers: bool = False,
+    heap_interval_bytes: int = HEAP_INTERVAL_BYTES,
+    heap_max_slowdown_percent: float = HEAP_MAX_SLOWDOWN_PERCENT,
     software_only: bool = False,
     inherit: bool = True,
     comm: str = "",
@@ -234,6 +244,8 @@ def record(
         off_cpu_min_us=off_cpu_min_us,
         off_cpu_max_us=off_cpu_max_us,
         wakers=wakers,
+        heap_interval_bytes=heap_interval_bytes,
+        heap_max_slowdown_percent=heap_max_slowdown_percent,
         software_only=software_only,
         inherit=inherit,
         comm=comm,
