@@ -211,12 +211,12 @@ function amountsOf(node) {
     const ofView = state.zoom ? [`${percent(value, tree.total[state.zoom])} of this view`] : [];
     return [amount(value, profile.scales), `${percent(value, tree.total[0])} of all`, ...ofView];
   };
-  const before = tree.before ? [["Before", ...change(tree.before[node], tree.total[node])]] : [];
+  const before = tree.before ? [["Before", ...changeSince(tree.before[node], tree.total[node])]] : [];
   return [["Total", ...shares(tree.total[node])], ["Self", ...shares(tree.self[node])], ...before];
 }
 
 // What there was, and what has come to it since.
-function change(before, after) {
+function changeSince(before, after) {
   const sign = after < before ? "−" : "+";
   return [amount(before, profile.scales), `${sign}${amount(Math.abs(after - before), profile.scales)} since`];
 }
