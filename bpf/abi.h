@@ -336,7 +336,8 @@ struct config {
 	u32 timed_faults;        /* a bit each: events whose samples tell a struct fault */
 	u8 off_cpu_at_departure; /* threads are seen when they leave a CPU, not when they come back */
 	u8 tells_end;            /* block_io_done does; otherwise it is when the last byte is done */
-	u8 reserved[2];
+	u8 asyncio;              /* the task that a thread of Python's runs is told */
+	u8 reserved;
 	u32 heap_event;          /* its index */
 	u64 heap_interval_bytes; /* one allocation in so many bytes is a sample, where allocators are watched */
 };

@@ -12,7 +12,9 @@
 
 #define EBUSY 16
 
-bool is_disturbed; /* somebody changed the mappings meanwhile; one reader at a time */
+/* One reader at a time. What is in memory and not on the stack the verifier does not follow: it has a third of the work. */
+bool is_disturbed; /* somebody changed the mappings meanwhile */
+u64 readable_end;  /* of the mapping that was found; 0: what is in it may never come */
 
 /* 1 where two numbers below 2^63 are equal, else 0. A branch for each read of memory would be the verifier's work. */
 static __always_inline u64 is_equal(u64 left, u64 right)
@@ -40,18 +42,12 @@ static __always_inline u64 may_never_come(u64 magic)
 	return found;
 }
 
-struct wanted {
-	u64 end;
-	u64 is_safe;
-};
-
-static long check_mapping(struct task_struct *task, struct vm_area_struct *mapping, struct wanted *wanted)
+static long look_at_mapping(struct task_struct *task, struct vm_area_struct *mapping, void *unused)
 {
 	struct file *file = mapping->vm_file;
-
 	u64 magic = file ? file->f_inode->i_sb->s_magic : 0;
 
-	wanted->is_safe = at_most(wanted->end, mapping->vm_end) & ~may_never_come(magic) & 1;
+	readable_end = mapping->vm_end & (may_never_come(magic) - 1);
 	return 0;
 }
 
@@ -62,12 +58,13 @@ static long check_mapping(struct task_struct *task, struct vm_area_struct *mappi
  */
 static __always_inline bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 address)
 {
-	struct wanted wanted = {.end = address + bytes};
-	long error = bpf_find_vma(task, address, check_mapping, &wanted, 0);
+	long error;
 
+	readable_end = 0;
+	error = bpf_find_vma(task, address, look_at_mapping, 0, 0);
 	if (error == -EBUSY)
 		is_disturbed = true;
-	return !error && wanted.is_safe && !bpf_copy_from_user_task(to, bytes, (void *)address, task, 0);
+	return (at_most(address + bytes, readable_end) & 1) && !bpf_copy_from_user_task(to, bytes, (void *)address, task, 0);
 }
 
 /* How often it has left a CPU: the kernel counts before it does. */

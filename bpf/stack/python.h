@@ -276,6 +276,8 @@ static __always_inline void record_asyncio_task(const struct python_frames *fram
 	const struct python *python = frames->python;
 	u64 running;
 
+	if (!config.asyncio)
+		return;
 	if (python->current_tasks)
 		record_python_frame(frames, PYTHON_TASK, 0); /* it is known by the frames that follow */
 	else if (python->running_task && read_word(frames->task, state + python->running_task, &running) && running)
@@ -316,7 +318,7 @@ static __always_inline void find_asyncio_task(const struct python_frames *frames
 	const struct dict_entry *entries = (const struct dict_entry *)frames->walk->window;
 	u32 count;
 
-	if (!frames->python->current_tasks || !frames->walk->python_generator)
+	if (!config.asyncio || !frames->python->current_tasks || !frames->walk->python_generator)
 		return;
 	frames->walk->window_bytes = 0;
 	count = read_current_tasks(frames);

@@ -424,28 +424,30 @@ static __always_inline bool has_indirect_cfa(const struct unwind_rule *rule)
 	return rule->cfa == CFA_AT_SP || rule->cfa == CFA_AT_FP || rule->cfa == CFA_AT_REGISTER;
 }
 
-/* The rules that are not stack or frame pointer plus a number. */
-static __always_inline bool step_by_rare_rule(struct walk *walk, struct task_struct *task,
-					      const struct unwind_rule *rule)
+/* What the CFA is counted from by a rule that few functions have. False where there is none; walk->end says why. */
+static __always_inline bool find_rare_base(struct walk *walk, struct task_struct *task, const struct unwind_rule *rule,
+					   u64 *base)
 {
-	u64 base = 0;
+	if (!cfa_base(walk, task, rule, base))
+		return end_walk(walk, rule->cfa == CFA_NONE ? END_NO_RULE : END_UNSUPPORTED);
+	if (has_indirect_cfa(rule) && !load(walk, task, *base + rule->cfa_indirect_offset, base))
+		return end_walk(walk, END_UNREADABLE);
+	return true;
+}
 
-	if (rule->cfa == CFA_END)
-		return end_walk(walk, END_ROOT);
+static __always_inline bool has_cfa(const struct unwind_rule *rule)
+{
+	return rule->cfa != CFA_END && rule->cfa != CFA_SIGNAL && rule->cfa != CFA_FRAME_POINTER;
+}
+
+static __always_inline bool step_without_cfa(struct walk *walk, struct task_struct *task,
+					     const struct unwind_rule *rule)
+{
 	if (rule->cfa == CFA_SIGNAL)
 		return step_over_signal(walk, task);
-	if (rule->cfa == CFA_FRAME_POINTER) /* from one stack of Go's to another, or to none */
-		return walk->fp ? step_by_frame_pointer(walk, task, walk->fp + rule->cfa_offset)
-				: end_walk(walk, END_ROOT);
-	if (!cfa_base(walk, task, rule, &base)) {
-		walk->end = rule->cfa == CFA_NONE ? END_NO_RULE : END_UNSUPPORTED;
-		return step_without_rule(walk, task);
-	}
-	if (has_indirect_cfa(rule)) {
-		if (!load(walk, task, base + rule->cfa_indirect_offset, &base))
-			return end_walk(walk, END_UNREADABLE);
-	}
-	return step_to_caller(walk, task, rule, base + rule->cfa_offset);
+	if (rule->cfa == CFA_END || !walk->fp)
+		return end_walk(walk, END_ROOT);
+	return step_by_frame_pointer(walk, task, walk->fp + rule->cfa_offset); /* from one stack of Go's to another */
 }
 
 /* Where the rule for an address is kept. */
@@ -472,11 +474,17 @@ static __always_inline bool look_up(struct walk *walk, struct memo *memo, u64 ad
 /* Goes from a frame to its caller's. False when the walk has ended; walk->end says how. */
 static __always_inline bool step(struct walk *walk, struct task_struct *task, const struct unwind_rule *rule)
 {
+	u64 base = 0;
+
 	if (rule->cfa == CFA_SP)
-		return step_to_caller(walk, task, rule, walk->sp + rule->cfa_offset);
-	if (rule->cfa == CFA_FP)
-		return step_to_caller(walk, task, rule, walk->fp + rule->cfa_offset);
-	return step_by_rare_rule(walk, task, rule);
+		base = walk->sp;
+	else if (rule->cfa == CFA_FP)
+		base = walk->fp;
+	else if (!has_cfa(rule))
+		return step_without_cfa(walk, task, rule);
+	else if (!find_rare_base(walk, task, rule, &base))
+		return walk->end != END_UNREADABLE && step_without_rule(walk, task);
+	return step_to_caller(walk, task, rule, base + rule->cfa_offset);
 }
 
 /* What the steps of a walk share; all that changes is in memory that the verifier does not follow. */

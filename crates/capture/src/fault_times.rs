@@ -6,7 +6,7 @@ use crate::abi;
 use crate::error::Result;
 use crate::options::Options;
 use crate::perf_event::{Faults, Trigger};
-use crate::programs::{self, bpf_error, find_map, open_map, program};
+use crate::programs::{self, bpf_error, map_handle, open_map, program};
 
 static FAULT_TIMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fault_times.bpf.o"));
 
@@ -41,9 +41,6 @@ impl FaultTimes {
 
     /// The maps that it shares with the programs that take samples.
     pub fn maps(&mut self) -> [(&'static str, MapHandle); 2] {
-        ["targets", "fault_times"].map(|name| {
-            let map = find_map(&mut self.object, name);
-            (name, MapHandle::try_from(&map).expect("an open map can be duplicated"))
-        })
+        ["targets", "fault_times"].map(|name| (name, map_handle(&mut self.object, name)))
     }
 }

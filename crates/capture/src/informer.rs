@@ -6,9 +6,8 @@ use crate::error::{Error, Result};
 use crate::intake::Intake;
 use crate::options::Options;
 use crate::processes::Known;
-use crate::programs::Programs;
 use crate::sigbus::Guard;
-use crate::unwind::Unwinder;
+use crate::unwind::{self, Unwinder};
 use crate::waker::Waker;
 
 /// The first sample may wait so long for the tables of the processes that are recorded; without them it is marked.
@@ -17,13 +16,8 @@ const PREPARATION: Duration = Duration::from_secs(2);
 const PREPARATION_OF_SYSTEM: Duration = Duration::from_millis(100);
 
 /// The processes that were read have their tables, mostly, when this returns.
-pub fn begin_unwinding(
-    options: &Options,
-    programs: &mut Programs,
-    intake: &mut Intake,
-    waker: Waker,
-) -> Result<Unwinder> {
-    let mut unwinder = Unwinder::new(programs.unwind_maps(), waker)?;
+pub fn begin_unwinding(options: &Options, maps: unwind::Maps, intake: &mut Intake, waker: Waker) -> Result<Unwinder> {
+    let mut unwinder = Unwinder::new(maps, waker)?;
     publish(&mut unwinder, intake, true)?;
     unwinder.wait_for_tables(if options.pids.is_empty() {
         PREPARATION_OF_SYSTEM

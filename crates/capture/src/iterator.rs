@@ -12,7 +12,8 @@ use libbpf_rs::{MapHandle, Object, OpenObject};
 use crate::abi;
 use crate::deputy::Deputy;
 use crate::error::{Error, Result};
-use crate::programs::{self, bpf_error};
+use crate::programs::{self, bpf_error, map_handle};
+use crate::unwind;
 
 /// Threads of one process may take so long, 10,000 of them some 100 ms. What is swapped out has to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -87,6 +88,18 @@ impl ThreadIterator {
             object,
             deputy: Deputy::new()?,
         })
+    }
+
+    /// What it reads to unwind by tables.
+    pub fn unwind_maps(&mut self) -> unwind::Maps {
+        unwind::Maps::of(|name| map_handle(&mut self.object, name))
+    }
+
+    /// The same for others that walk, by name.
+    pub fn shared_maps(&mut self) -> Vec<(&'static str, MapHandle)> {
+        unwind::MAPS
+            .map(|name| (name, map_handle(&mut self.object, name)))
+            .into()
     }
 
     /// The words of the records of these threads; none for threads that are gone. None when it took too long: then

@@ -72,6 +72,16 @@ struct Attachment {
 impl Programs {
     /// Loads everything; nothing runs yet.
     pub fn load(options: &Options, triggers: Vec<Trigger>, rings: &Layout) -> Result<Self> {
+        Self::load_with(options, triggers, rings, Vec::new())
+    }
+
+    /// The same, with maps that others have made, by name.
+    pub fn load_with(
+        options: &Options,
+        triggers: Vec<Trigger>,
+        rings: &Layout,
+        mut shared: Vec<(&'static str, MapHandle)>,
+    ) -> Result<Self> {
         print_above(options.log_level);
         let has_cookie = triggers.len() > 1;
         if has_cookie && !kernel_has_cookies() {
@@ -111,14 +121,8 @@ impl Programs {
         if fault_times.is_some() {
             config.timed_faults = bits_of(&triggers, |trigger| trigger.faults().is_some());
         }
-        let shared = fault_times.as_mut().map(FaultTimes::maps);
-        let mut object = load(
-            &config,
-            rings,
-            options,
-            &triggers,
-            shared.as_ref().map_or(&[], |maps| maps),
-        )?;
+        shared.extend(fault_times.iter_mut().flat_map(FaultTimes::maps));
+        let mut object = load(&config, rings, options, &triggers, &shared)?;
         let followers = attach_followers(&mut object)?;
         let counted = vec![0; triggers.len()];
         let mut programs = Self {
@@ -398,38 +402,23 @@ impl Programs {
 
     /// The rings of samples.
     pub fn rings(&mut self) -> MapHandle {
-        MapHandle::try_from(&self.map("rings")).expect("an open map can be duplicated")
+        map_handle(&mut self.object, "rings")
     }
 
     /// What the walker reads to unwind by tables.
     pub fn unwind_maps(&mut self) -> unwind::Maps {
-        let mut map = |name| MapHandle::try_from(&self.map(name)).expect("an open map can be duplicated");
-        unwind::Maps {
-            segments: map("unwind_segments"),
-            rules: map("unwind_rules"),
-            files: map("unwind_files"),
-            processes: map("unwind_processes"),
-            wanted: map("unwind_wanted"),
-        }
+        unwind::Maps::of(|name| map_handle(&mut self.object, name))
     }
 
     /// What other programs need to walk as these do, and what more they ask for, by name.
     pub fn shared_maps<'n>(&mut self, more: &[&'n str]) -> Vec<(&'n str, MapHandle)> {
-        let tables = [
-            "unwind_segments",
-            "unwind_rules",
-            "unwind_files",
-            "unwind_processes",
-            "unwind_wanted",
-        ];
-        let mut handle = |name| MapHandle::try_from(&self.map(name)).expect("an open map can be duplicated");
-        let names: Vec<&'n str> = tables.into_iter().chain(more.iter().copied()).collect();
-        names.into_iter().map(|name| (name, handle(name))).collect()
+        let names = unwind::MAPS.into_iter().chain(more.iter().copied());
+        names.map(|name| (name, map_handle(&mut self.object, name))).collect()
     }
 
     /// The outer map of the combining cache.
     pub fn combining(&mut self) -> MapHandle {
-        MapHandle::try_from(&self.map("combining")).expect("an open map can be duplicated")
+        map_handle(&mut self.object, "combining")
     }
 
     /// Slots of the combining cache a CPU; 0 when there is none.
@@ -475,6 +464,17 @@ pub fn find_map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
         .maps_mut()
         .find(|map| map.name() == OsStr::new(name))
         .expect("bpf/ declares the map")
+}
+
+/// Where nothing was counted.
+pub fn no_counters() -> abi::Counters {
+    // SAFETY: Counters is nothing but u64 in a row.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Another descriptor of a map.
+pub fn map_handle(object: &mut Object, name: &str) -> MapHandle {
+    MapHandle::try_from(&find_map(object, name)).expect("an open map can be duplicated")
 }
 
 pub fn program<'a>(object: &'a mut Object, name: &str) -> ProgramMut<'a> {
@@ -561,7 +561,8 @@ pub fn configure(
         addressed: bits_of(triggers, Trigger::has_address),
         block_io_event: options.block_io_event().unwrap_or(0) as u32,
         tells_end: block.has_done.into(),
-        reserved: [0; 2],
+        asyncio: options.asyncio.into(),
+        reserved: 0,
         heap_interval_bytes: options.heap_interval_bytes(),
         heap_event: options.heap_event().unwrap_or(0) as u32,
         timed_faults: 0,
@@ -685,7 +686,7 @@ fn load(
         ("presences", options.off_cpu_event().is_some()),
         ("last_departures", options.sees_departures()),
         ("new_sites", options.sees_departures()),
-        ("fault_times", !shared.is_empty()),
+        ("fault_times", config.timed_faults != 0),
         ("heap_calls", options.heap_uprobes),
         ("chosen_allocations", options.heap_uprobes),
     ] {

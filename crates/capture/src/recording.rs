@@ -130,7 +130,7 @@ impl Recording {
         let mut intake = Intake::new(&options, triggers)?;
         let unscanned = setup::scan_first(&options, &mut intake);
         let unwinder = (options.unwind)
-            .then(|| informer::begin_unwinding(&options, &mut programs, &mut intake, waker.clone()))
+            .then(|| informer::begin_unwinding(&options, programs.unwind_maps(), &mut intake, waker.clone()))
             .transpose()?;
         let off_cpu = OffCpuPace::begin(&options, online.len(), &mut programs)?;
         let absent = match &off_cpu {

@@ -54,6 +54,12 @@ def with_columns(table: Table, **columns: Numbers | list[Any]) -> Table:
     return Table.from_pydict(dict(arrays), schema=table.schema)
 
 
+def distinct(numbers: Numbers) -> Numbers:
+    """Each number once, in increasing order. Without an option `np.unique` would import ``numpy.ma`` (20 ms)."""
+    found: Numbers = np.unique(numbers, return_counts=True)[0]
+    return found
+
+
 def number_keys(keys: Iterable[Key]) -> tuple[list[Key], Numbers]:
     """The distinct keys by first appearance, and which of them each key is: uint32 (n_keys,)."""
     all_keys = list(keys)

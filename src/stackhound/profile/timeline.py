@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from stackhound.errors import UsageError
-from stackhound.profile.columns import number_keys
+from stackhound.profile.columns import distinct, number_keys
 from stackhound.profile.portions import (
     DISK,
     FAULTS,
@@ -151,7 +151,7 @@ def _lay_out(portions: Portions, life: tuple[int, int]) -> tuple[Numbers, Number
         for chosen in (portions.is_exact, ~portions.is_exact & ~is_running, is_running)
     ]
     times = [np.array(life, np.int64), *(times for layer in layers for times in (layer.start_ns, layer.end_ns))]
-    bounds = np.unique(np.clip(np.concatenate(times), *life))
+    bounds = distinct(np.clip(np.concatenate(times), *life))
     state = np.full(len(bounds) - 1, UNKNOWN, np.int64)
     reason = np.full(len(bounds) - 1, -1, np.int64)
     for layer in reversed(layers):

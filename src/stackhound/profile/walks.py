@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stackhound.profile.columns import to_list
+from stackhound.profile.columns import distinct, to_list
 from stackhound.profile.completeness import COMPLETE, END_NAMES, KERNEL_THREAD, ends
 from stackhound.profile.paths import read_paths, select_paths
 from stackhound.profile.profile import Samples
@@ -60,7 +60,7 @@ def _sum(profile: Profile, weights: Numbers, offsets: Numbers, locations: Number
     stack = np.repeat(np.arange(len(lengths)), lengths)
     by_frame = object_of[locations]
     through = np.zeros((n_objects, len(END_NAMES)), np.int64)
-    pairs = np.unique(stack * n_objects + by_frame)
+    pairs = distinct(stack * n_objects + by_frame)
     np.add.at(through, pairs % n_objects, weights[pairs // n_objects])
     outermost = np.zeros((n_objects, len(END_NAMES)), np.int64)
     with_frames = np.flatnonzero(lengths)

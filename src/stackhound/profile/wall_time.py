@@ -17,7 +17,7 @@ import numpy as np
 
 from stackhound.errors import EmptyProfile
 from stackhound.profile.brief_stacks import BriefStacks
-from stackhound.profile.columns import number_keys
+from stackhound.profile.columns import distinct, number_keys
 from stackhound.profile.portions import PLACES, Portions, find_missing, portions_of
 from stackhound.profile.targets import threads_of
 from stackhound.profile.totals import exact_totals
@@ -149,7 +149,7 @@ def _process_life(profile: Profile, pid: int) -> tuple[int, int]:
 
 def _sum_places(portions: Portions, stacks: BriefStacks, n_stacks: int) -> tuple[PlaceTime, ...]:
     found = []
-    for number in np.unique(portions.place).tolist():
+    for number in distinct(portions.place).tolist():
         there = portions.take(portions.place == number)
         found.append(
             PlaceTime(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from stackhound.errors import UsageError
-from stackhound.profile.columns import number_keys, take_rows, with_columns
+from stackhound.profile.columns import distinct, number_keys, take_rows, with_columns
 from stackhound.profile.frames import reverse_segments
 from stackhound.profile.paths import read_paths, select_paths
 from stackhound.transform.locations import order_lines
@@ -133,7 +133,7 @@ def _bounds(paths: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
 def _copy_wakers(profile: Profile, chains: _Chains) -> tuple[dict[str, Table], _Wakers]:
     """All tables with the wakers' own rows, and where these are."""
     tree = read_paths(profile.numbers("stacks", "parent"), profile.numbers("stacks", "location"))
-    used = np.unique(select_paths(*tree, chains.waker)[1]).astype(np.int64)
+    used = distinct(select_paths(*tree, chains.waker)[1]).astype(np.int64)
     n_locations = profile.table("locations").num_rows
     order, starts = order_lines(profile)
     n_lines = starts[used + 1] - starts[used]
@@ -150,9 +150,9 @@ def _copy_wakers(profile: Profile, chains: _Chains) -> tuple[dict[str, Table], _
 
 
 def _find_used(profile: Profile, locations: Numbers, lines: Numbers, line_of: Numbers) -> _Used:
-    functions = np.unique(profile.numbers("lines", "function")[lines])
+    functions = distinct(profile.numbers("lines", "function")[lines])
     objects = (profile.numbers("locations", "object")[locations], profile.numbers("functions", "object")[functions])
-    return _Used(locations, lines, line_of, functions, np.unique(np.concatenate(objects)))
+    return _Used(locations, lines, line_of, functions, distinct(np.concatenate(objects)))
 
 
 def _from_last(ends: Numbers, counts: Numbers) -> Numbers:

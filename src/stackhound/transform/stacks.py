@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stackhound.profile.columns import to_numpy, with_columns
+from stackhound.profile.columns import distinct, to_numpy, with_columns
 from stackhound.profile.paths import build_stacks, make_stacks, read_paths, select_paths
 from stackhound.profile.schema import REFERENCES
 from stackhound.transform.rows import concatenate_rows
@@ -28,7 +28,7 @@ def users(tables: Mapping[str, Table]) -> list[tuple[str, str]]:
 
 def read_used_paths(profile: Profile) -> tuple[Numbers, Numbers, Numbers]:
     """The stacks that are referred to (sorted), and their paths: int64 offsets, uint32 locations."""
-    used = np.unique(np.concatenate([profile.numbers(*user) for user in users(profile.tables)])).astype(np.int64)
+    used = distinct(np.concatenate([profile.numbers(*user) for user in users(profile.tables)])).astype(np.int64)
     paths = read_paths(profile.numbers("stacks", "parent"), profile.numbers("stacks", "location"))
     offsets, locations = select_paths(*paths, used)
     return used, offsets.astype(np.int64), locations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stackhound.errors import UsageError
-from stackhound.profile.columns import with_columns
+from stackhound.profile.columns import distinct, with_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,7 +38,7 @@ def weigh_by_time(profile: Profile) -> Profile:
         UsageError: no event has a time.
     """
     took_ns = _took_ns(profile)
-    measured = set(np.unique(profile.numbers("samples", "event")[took_ns > 0]).tolist())
+    measured = set(distinct(profile.numbers("samples", "event")[took_ns > 0]).tolist())
     counted = [event for event in profile.events if event.unit != LONG and event.id in measured]
     if not counted and all(event.unit != LONG for event in profile.events):
         names = ", ".join(event.name for event in profile.events)

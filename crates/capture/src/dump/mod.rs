@@ -7,6 +7,7 @@
 
 mod record;
 mod state;
+mod ticks;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +17,6 @@ use serde_json::{Map, Value, json};
 use crate::abi;
 use crate::cost;
 use crate::cpus;
-use crate::drain::{Layout, Rings};
 use crate::error::{Error, Result};
 use crate::informer;
 use crate::intake::Intake;
@@ -24,7 +24,7 @@ use crate::iterator::{Scope, ThreadIterator};
 use crate::metadata::{Beginning, Ending};
 use crate::options::{EventKind, EventSpec, Options, Sampling};
 use crate::perf_event::{PERF_TYPE_SOFTWARE, Trigger};
-use crate::programs::{Programs, possible_cpus};
+use crate::programs;
 use crate::raw_sample::RawSample;
 use crate::recording::Finished;
 use crate::setup;
@@ -32,22 +32,18 @@ use crate::targets::Targets;
 use crate::unwind::Unwinder;
 use crate::waker::Waker;
 use record::Dumped;
+use ticks::Ticks;
 
-/// Threads on a CPU are sampled after so much time on it, at the latest.
-const TICK_NS: u64 = 1_000_000;
 /// Between two looks at the threads that were on a CPU.
 const ROUND: Duration = Duration::from_millis(2);
 /// For so long; then a thread is shown without its stack. Only one that comes and goes within microseconds lasts.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Of each CPU: 32 of the longest samples, of which a round brings two or three.
-const RING_BYTES: usize = 128 << 10;
 
 /// Looks once, at all threads of `options.pids`.
 pub fn dump(mut options: Options) -> Result<Finished> {
     setup::raise_open_files_limit();
     Targets::new(&options.pids)?;
-    options.events = vec![tick()];
-    options.ring_bytes = Some(RING_BYTES);
+    options.events = vec![once()];
     let mut dump = Dump::prepare(options)?;
     dump.look_at_all()?;
     dump.finish()
@@ -55,9 +51,7 @@ pub fn dump(mut options: Options) -> Result<Finished> {
 
 /// Whether the kernel can tell what threads do: tried out on this process.
 pub fn try_out(options: &Options) -> Result<()> {
-    let layout = Layout::new(RING_BYTES, possible_cpus()?, &cpus::online(), 1);
-    let mut programs = Programs::load(options, Vec::new(), &layout)?;
-    let mut iterator = record::load(options, &programs.shared_maps(&[]))?;
+    let mut iterator = record::load(options, &[])?;
     iterator.read(Scope::Process(std::process::id())).map(drop)
 }
 
@@ -69,8 +63,6 @@ struct Running {
 
 struct Dump {
     options: Options,
-    programs: Programs,
-    rings: Rings,
     iterator: ThreadIterator,
     intake: Intake,
     unwinder: Unwinder,
@@ -84,19 +76,13 @@ impl Dump {
     /// Everything that a stack needs is there when this returns: the processes' mappings, tables, interpreters.
     fn prepare(options: Options) -> Result<Self> {
         let online = cpus::online();
-        let trigger = Trigger::settle(&options.events[0], &options, online[0]);
-        let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online, 1);
-        let mut programs = Programs::load(&options, vec![trigger], &layout)?;
-        let rings = Rings::new(programs.rings(), layout, &online)?;
-        let iterator = record::load(&options, &programs.shared_maps(&[]))?;
-        let mut intake = Intake::new(&options, vec![Trigger::settle(&once(), &options, online[0])])?;
+        let mut iterator = record::load(&options, &[])?;
+        let mut intake = Intake::new(&options, vec![Trigger::settle(&options.events[0], &options, online[0])])?;
         setup::scan_first(&options, &mut intake);
         let waker = Waker::new().map_err(|error| Error::system("no eventfd for the dump", &error))?;
-        let unwinder = informer::begin_unwinding(&options, &mut programs, &mut intake, waker)?;
+        let unwinder = informer::begin_unwinding(&options, iterator.unwind_maps(), &mut intake, waker)?;
         Ok(Self {
             options,
-            programs,
-            rings,
             iterator,
             intake,
             unwinder,
@@ -111,9 +97,7 @@ impl Dump {
             self.look(Scope::Process(pid))?;
         }
         if !self.running.is_empty() {
-            self.programs.attach_missing(&cpus::online())?;
             self.wait_for_running()?;
-            self.programs.detach();
         }
         for Running { thread, header } in std::mem::take(&mut self.running).into_values() {
             self.store(&thread, &without_stack(header), false);
@@ -122,10 +106,11 @@ impl Dump {
     }
 
     fn wait_for_running(&mut self) -> Result<()> {
+        let mut ticks = Ticks::begin(&self.options, self.iterator.shared_maps())?;
         let deadline = Instant::now() + PATIENCE;
         while !self.running.is_empty() && Instant::now() < deadline {
             std::thread::sleep(ROUND);
-            self.take_ticks();
+            self.take(&mut ticks);
             for tid in self.running.keys().copied().collect::<Vec<_>>() {
                 self.look(Scope::Thread(tid))?;
             }
@@ -158,16 +143,14 @@ impl Dump {
     fn give_up(&mut self, scope: Scope) -> Result<()> {
         let why = "its memory takes too long to read";
         self.notes.push(format!("{scope} cannot be looked at: {why}"));
-        self.iterator = record::load(&self.options, &self.programs.shared_maps(&[]))?;
+        self.iterator = record::load(&self.options, &self.iterator.shared_maps())?;
         Ok(())
     }
 
     /// Stores the samples of threads that were on a CPU.
-    fn take_ticks(&mut self) {
-        self.rings.look();
-        let Self {
-            rings, intake, running, ..
-        } = self;
+    fn take(&mut self, ticks: &mut Ticks) {
+        let rings = ticks.look();
+        let Self { intake, running, .. } = self;
         intake.pythons.learn(rings.found(), &mut intake.profile);
         rings.take(|sample| {
             if let Some(Running { thread, .. }) = running.remove(&sample.header.tid) {
@@ -183,12 +166,11 @@ impl Dump {
     }
 
     fn finish(mut self) -> Result<Finished> {
-        let counters = self.programs.counters();
         let ending = Ending {
-            counters: &counters,
+            counters: &programs::no_counters(), // of what is recorded while time passes
             absent: 0,
             held: 0,
-            triggers: vec![once().name],
+            triggers: vec![self.options.events[0].name.clone()],
             end_boottime_ns: cost::boottime_ns(),
             idle_ns: self.beginning.idle_ns(),
             collector_cpu_ns: self.beginning.collector_cpu_ns(),
@@ -223,23 +205,14 @@ impl Dump {
     }
 }
 
-/// What samples threads on a CPU.
-fn tick() -> EventSpec {
-    event("cpu-clock", "nanoseconds", Sampling::Period(TICK_NS))
-}
-
 /// What a dump's samples are of.
 fn once() -> EventSpec {
-    event("dump", "count", Sampling::Period(1))
-}
-
-fn event(name: &str, unit: &str, sampling: Sampling) -> EventSpec {
     EventSpec {
-        name: name.into(),
-        unit: unit.into(),
+        name: "dump".into(),
+        unit: "count".into(),
         kind: EventKind::Perf(PERF_TYPE_SOFTWARE),
         config: [0; 3], // the CPU clock
-        sampling,
+        sampling: Sampling::Period(1),
         tracepoint: None,
         exclude_kernel: false,
         exclude_user: false,

@@ -49,6 +49,29 @@ pub struct Maps {
     pub wanted: MapHandle,
 }
 
+/// Their names, in any object that walks.
+pub const MAPS: [&str; 5] = [
+    "unwind_segments",
+    "unwind_rules",
+    "unwind_files",
+    "unwind_processes",
+    "unwind_wanted",
+];
+
+impl Maps {
+    /// Of an object: each by its name.
+    pub fn of(map: impl FnMut(&'static str) -> MapHandle) -> Self {
+        let [segments, rules, files, processes, wanted] = MAPS.map(map);
+        Self {
+            segments,
+            rules,
+            files,
+            processes,
+            wanted,
+        }
+    }
+}
+
 /// The walker compares addresses as if they had a sign (`at_most` of bpf/stack/unwind.h).
 const SEARCHED_BELOW: u64 = 1 << 63;
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from stackhound.formats.firefox.columns import NS_PER_MS, has_numbers, milliseconds, table
 from stackhound.formats.firefox.samples import ends_ns, event_rows
+from stackhound.profile.columns import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +110,7 @@ def _amounts(profile: Profile, event: Event, rows: Numbers) -> Numbers:
 
 def _points(used: Numbers, sums: Numbers, step_ns: int) -> dict[str, Any]:
     """A point a step; of steps without anything only those beside others, which is where the curve turns."""
-    shown = np.unique(np.concatenate((used - 1, used, used + 1)))
+    shown = distinct(np.concatenate((used - 1, used, used + 1)))
     counts = np.zeros(len(shown), sums.dtype)
     counts[np.searchsorted(shown, used)] = sums
     return table(time=milliseconds(shown * step_ns), count=counts)

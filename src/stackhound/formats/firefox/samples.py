@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stackhound.formats.firefox.columns import NS_PER_MS
+from stackhound.profile.columns import distinct
 
 if TYPE_CHECKING:
     from stackhound.profile import Event, Profile
@@ -116,7 +117,7 @@ def starts_ns(profile: Profile, rows: Numbers) -> Numbers:
 
 
 def _first_sampled(profile: Profile) -> Event:
-    seen = set(np.unique(profile.numbers("samples", "event")).tolist())
+    seen = set(distinct(profile.numbers("samples", "event")).tolist())
     return next(event for event in profile.events if event.id in seen)
 
 

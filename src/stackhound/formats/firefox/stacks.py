@@ -14,7 +14,7 @@ import numpy as np
 from stackhound.formats.firefox.categories import category_of
 from stackhound.formats.firefox.columns import nullable, table
 from stackhound.formats.firefox.libraries import NO_LIBRARY, base_name
-from stackhound.profile.columns import number_keys
+from stackhound.profile.columns import distinct, number_keys
 from stackhound.profile.frames import miss_label
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class _Functions:
         resources, resource_of_object = number_keys(
             (library, base_name(path)) for library, path in zip(libraries.of_object.tolist(), paths, strict=True)
         )
-        used = np.unique(frames.function[frames.function >= 0])
+        used = distinct(frames.function[frames.function >= 0])
         missing = np.flatnonzero(frames.function < 0)
         objects = profile.numbers("locations", "object")[frames.location[missing]]
         unnamed, unnamed_of_miss = np.unique(objects, return_inverse=True)

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-import numpy as np
-
 from stackhound.errors import EmptyProfile, UsageError
 from stackhound.formats.perfetto import packets
 from stackhound.formats.perfetto.counters import write_counters
 from stackhound.formats.perfetto.events import write_events, write_samples
 from stackhound.formats.perfetto.interned import Interned, intern_stacks
 from stackhound.formats.perfetto.tracks import Tracks
+from stackhound.profile.columns import distinct
 from stackhound.profile.metadata import read_int
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def write(profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
 def _trace(profile: Profile) -> Iterator[bytes]:
     """The packets. What they name by number stands in front of them."""
     interned, tracks = Interned(), Tracks(profile)
-    stacks = np.unique(profile.numbers("samples", "stack"))
+    stacks = distinct(profile.numbers("samples", "stack"))
     intern_stacks(profile, interned, stacks[stacks > 0])
     body = [packet for one in profile.events for packet in _event(profile, one, tracks, interned)]
     unix_offset_ns = read_int(profile.metadata, "clock", "boot_to_unix_ns_start")

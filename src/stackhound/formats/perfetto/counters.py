@@ -8,6 +8,7 @@ import numpy as np
 
 from stackhound.formats.firefox.columns import has_numbers
 from stackhound.formats.perfetto import packets
+from stackhound.profile.columns import distinct
 from stackhound.profile.requests import request_bytes
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def write_counters(profile: Profile, event: Event, tracks: Tracks) -> Iterator[b
     since_ns = profile.numbers("samples", "boottime_ns")[rows].astype(np.int64) - start_ns
     step = np.maximum(since_ns, 0) // step_ns
     pids = np.array(tracks.pids, np.int64)[profile.numbers("samples", "thread")[rows]]
-    for pid in np.unique(pids).tolist():
+    for pid in distinct(pids).tolist():
         own = pids == pid
         track = tracks.counter(pid, curve.name, curve.unit)
         points = list(_points(step[own], curve.amount[own] * (curve.per_ns / step_ns)))

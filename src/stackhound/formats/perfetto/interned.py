@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from stackhound.formats.perfetto import packets
+from stackhound.profile.columns import distinct
 from stackhound.profile.escape import printable
 from stackhound.profile.paths import read_paths, select_paths
 
@@ -77,7 +76,7 @@ def intern_stacks(profile: Profile, interned: Interned, stacks: Numbers) -> None
     """Add these stacks, rows of the table ``stacks`` without the empty one; their numbers are those of the rows."""
     tree = read_paths(profile.numbers("stacks", "parent"), profile.numbers("stacks", "location"))
     offsets, locations = select_paths(*tree, stacks)
-    references = _intern_frames(profile, interned, np.unique(locations))
+    references = _intern_frames(profile, interned, distinct(locations))
     bounds = zip(stacks.tolist(), offsets.tolist(), offsets[1:].tolist(), strict=False)
     for stack, start, end in bounds:
         path = b"".join([references[location] for location in locations[start:end].tolist()])
