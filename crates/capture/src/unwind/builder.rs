@@ -6,7 +6,7 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use memmap2::Mmap;
@@ -14,7 +14,7 @@ use stackhound_core::address::{FileOffset, ObjectAddr};
 use stackhound_core::elf::{Elf, Segment};
 use stackhound_core::unwind::{self, Table};
 
-use super::cache::Cache;
+use super::cache::{self, Cache};
 use super::memory::{Memory, Piece};
 use super::tables::{self, Loaded, Outcome, Tables};
 use crate::error::{Error, Result};
@@ -31,6 +31,7 @@ enum Job {
     GiveUp(u32),
     Unload(u32),
     Retire(Vec<Piece>),
+    Discard(Loaded),
     Tell(Sender<()>),
 }
 
@@ -52,6 +53,7 @@ impl Builder {
             interpreters: Mutex::default(),
             waker,
             loaded: Mutex::default(),
+            by_identity: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
         Ok(Self {
@@ -86,15 +88,14 @@ impl Builder {
         let Outcome::Loaded(loaded) = outcome else {
             return false;
         };
-        lock(&self.workshop.loaded).insert(place, loaded);
+        lock(&self.workshop.loaded).insert(place, Arc::new(loaded));
         true
     }
 
     /// Takes it out of that place, now.
     pub fn unload_made(&self, place: u32) {
-        let loaded = lock(&self.workshop.loaded).remove(&place);
-        if let Some(loaded) = loaded {
-            self.retire(lock(&self.workshop.tables).unload(place, loaded));
+        if let Some(loaded) = self.workshop.take_out(place) {
+            send(&self.small, Job::Discard(loaded));
         }
     }
 
@@ -151,7 +152,9 @@ struct Workshop {
     cache: OnceLock<Cache>,
     interpreters: Mutex<Vec<(FileId, Found)>>,
     waker: Waker,
-    loaded: Mutex<HashMap<u32, Loaded>>,
+    /// By place in the table of files. Files that are the same have one table.
+    loaded: Mutex<HashMap<u32, Arc<Loaded>>>,
+    by_identity: Mutex<HashMap<String, Weak<Loaded>>>,
     is_over: AtomicBool,
 }
 
@@ -175,20 +178,24 @@ impl Workshop {
                 Job::Load(file, handle) => self.load(file, handle),
                 Job::GiveUp(file) => lock(&self.tables).set_none(file),
                 Job::Unload(file) => self.unload(file),
-                Job::Retire(pieces) => self.retire(&pieces),
+                Job::Retire(pieces) => {
+                    wait_for_programs();
+                    tables::free(&self.memory, &pieces);
+                }
+                Job::Discard(loaded) => self.discard(loaded),
                 Job::Tell(sender) => drop(sender.send(())),
             }
         }
     }
 
     fn load(&self, file: u32, handle: OwnedFd) {
-        match self.make(file, handle) {
-            Some(Outcome::Loaded(loaded)) => drop(lock(&self.loaded).insert(file, loaded)),
-            Some(Outcome::Empty | Outcome::NoRoom) | None => lock(&self.tables).set_none(file),
+        match self.find_or_make(file, handle) {
+            Some(loaded) => drop(lock(&self.loaded).insert(file, loaded)),
+            None => lock(&self.tables).set_none(file),
         }
     }
 
-    fn make(&self, file: u32, handle: OwnedFd) -> Option<Outcome> {
+    fn find_or_make(&self, file: u32, handle: OwnedFd) -> Option<Arc<Loaded>> {
         let guard = Guard::new().ok()?;
         let bytes = map(handle)?;
         let elf = Elf::parse(&bytes).ok()?;
@@ -196,13 +203,30 @@ impl Workshop {
             lock(&self.interpreters).push((FileId::from_index(file), found));
             self.waker.wake();
         }
+        let identity = cache::identity(&elf, &bytes);
+        if let Some(same) = identity.as_ref().and_then(|identity| self.find(identity)) {
+            lock(&self.tables).publish(file, &same);
+            return Some(same);
+        }
+        let Outcome::Loaded(loaded) = self.make(file, &elf, &bytes, identity.as_deref(), &guard)? else {
+            return None;
+        };
+        let loaded = Arc::new(loaded);
+        if let Some(identity) = identity {
+            self.remember(identity, &loaded);
+        }
+        Some(loaded)
+    }
+
+    /// From the cache, or anew.
+    fn make(&self, file: u32, elf: &Elf, bytes: &[u8], identity: Option<&str>, guard: &Guard) -> Option<Outcome> {
         let cache = self.cache.get_or_init(Cache::open);
-        let place = cache.place(&elf, &bytes);
+        let place = identity.and_then(|identity| cache.place(identity));
         let put = |table: &unwind::TableView<'_>| lock(&self.tables).load(file, table, &elf.segments);
         if let Some(outcome) = place.as_ref().and_then(|place| cache.read(place, put)) {
             return Some(outcome);
         }
-        let table = unwind::build(&bytes).ok()?;
+        let table = unwind::build(bytes).ok()?;
         if guard.zeroed_pages() > 0 {
             return None; // cut off meanwhile
         }
@@ -213,17 +237,33 @@ impl Workshop {
         Some(outcome)
     }
 
+    /// The table of a file that is the same, like that of another container.
+    fn find(&self, identity: &str) -> Option<Arc<Loaded>> {
+        lock(&self.by_identity).get(identity)?.upgrade()
+    }
+
+    fn remember(&self, identity: String, loaded: &Arc<Loaded>) {
+        let mut by_identity = lock(&self.by_identity);
+        by_identity.retain(|_, other| other.strong_count() > 0);
+        by_identity.insert(identity, Arc::downgrade(loaded));
+    }
+
     fn unload(&self, file: u32) {
-        let loaded = lock(&self.loaded).remove(&file);
-        if let Some(loaded) = loaded {
-            let pieces = lock(&self.tables).unload(file, loaded);
-            self.retire(&pieces);
+        if let Some(loaded) = self.take_out(file) {
+            self.discard(loaded);
         }
     }
 
-    fn retire(&self, pieces: &[Piece]) {
+    /// The walker does not use a table for a file any more. Returns the table if no other file has it.
+    fn take_out(&self, file: u32) -> Option<Loaded> {
+        let loaded = lock(&self.loaded).remove(&file)?;
+        lock(&self.tables).forget(file);
+        Arc::into_inner(loaded)
+    }
+
+    fn discard(&self, loaded: Loaded) {
         wait_for_programs();
-        tables::free(&self.memory, pieces);
+        lock(&self.tables).free(loaded);
     }
 }
 
@@ -246,5 +286,55 @@ fn wait_for_programs() {
     if unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0 {
         // The kernel refuses it where CPUs run without a tick (nohz_full). No program runs for so long.
         std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn builder() -> Builder {
+        let memory = Arc::new(Mutex::new(Memory::anonymous()));
+        let tables = Tables::anonymous(Arc::clone(&memory)).unwrap();
+        let builder = Builder::start(tables, memory, Waker::new().unwrap()).unwrap();
+        assert!(builder.workshop.cache.set(Cache::default()).is_ok()); // none: the user's own is left alone
+        builder
+    }
+
+    /// Copies of the program of this test: inodes of their own.
+    fn load(builder: &mut Builder, count: u32) {
+        for file in 0..count {
+            let path = std::env::temp_dir().join(format!("stackhound-same-{file}-{:?}", std::thread::current().id()));
+            fs::copy("/proc/self/exe", &path).unwrap();
+            builder.load(file, Some(fs::File::open(&path).unwrap().into()));
+            fs::remove_file(path).unwrap();
+        }
+        builder.wait(Instant::now() + PATIENCE);
+    }
+
+    fn loaded(builder: &Builder, file: u32) -> Arc<Loaded> {
+        Arc::clone(&lock(&builder.workshop.loaded)[&file])
+    }
+
+    #[test]
+    fn files_that_are_the_same_have_one_table() {
+        let mut builder = builder();
+        load(&mut builder, 2);
+        assert!(Arc::ptr_eq(&loaded(&builder, 0), &loaded(&builder, 1)));
+    }
+
+    #[test]
+    fn a_table_is_kept_for_as_long_as_one_of_its_files_is_used() {
+        let mut builder = builder();
+        load(&mut builder, 2);
+        let identity = lock(&builder.workshop.by_identity).keys().next().unwrap().clone();
+        builder.unload(0);
+        builder.wait(Instant::now() + PATIENCE);
+        assert!(builder.workshop.find(&identity).is_some());
+        builder.unload(1);
+        builder.wait(Instant::now() + PATIENCE);
+        assert!(builder.workshop.find(&identity).is_none());
     }
 }

@@ -23,6 +23,7 @@ const MIN_ROWS: usize = 4096;
 const HEAD_BYTES: usize = 4096;
 
 /// A directory of tables; None where there is no place for it.
+#[derive(Default)]
 pub struct Cache {
     directory: Option<PathBuf>,
 }
@@ -37,18 +38,9 @@ impl Cache {
         cache
     }
 
-    /// The file for the table of this ELF file; None when it has no build-id, or there is no cache.
-    pub fn place(&self, elf: &Elf, bytes: &[u8]) -> Option<PathBuf> {
-        if elf.build_id.is_empty() {
-            return None;
-        }
-        let mut name = String::new();
-        elf.build_id.iter().for_each(|byte| {
-            let _ = write!(name, "{byte:02x}"); // writing to a string cannot fail
-        });
-        let head = &bytes[..bytes.len().min(HEAD_BYTES)];
-        let _ = write!(name, "-{:x}-{:016x}", bytes.len(), xxh3_64(head));
-        Some(self.directory.as_ref()?.join(name))
+    /// The file for the table of a file with this identity; None when there is no cache.
+    pub fn place(&self, identity: &str) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.join(identity))
     }
 
     /// Reads a table, and hands it on where it lies. None: there is none that can be used.
@@ -93,6 +85,20 @@ impl Cache {
             }
         }
     }
+}
+
+/// What files with the same table have in common: build-id, length, and the ELF header. None without a build-id.
+pub fn identity(elf: &Elf, bytes: &[u8]) -> Option<String> {
+    if elf.build_id.is_empty() {
+        return None;
+    }
+    let mut identity = String::new();
+    elf.build_id.iter().for_each(|byte| {
+        let _ = write!(identity, "{byte:02x}"); // writing to a string cannot fail
+    });
+    let head = &bytes[..bytes.len().min(HEAD_BYTES)];
+    let _ = write!(identity, "-{:x}-{:016x}", bytes.len(), xxh3_64(head));
+    Some(identity)
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -156,14 +162,14 @@ mod tests {
         let (cache, directory) = cache();
         let (bytes, table) = own_table();
         let elf = Elf::parse(&bytes).unwrap();
-        let place = cache.place(&elf, &bytes).unwrap();
+        let place = cache.place(&identity(&elf, &bytes).unwrap()).unwrap();
         assert_eq!(cache.read(&place, |_| ()), None);
         cache.write(&place, &table);
         assert_eq!(cache.read(&place, |view| *view == table.view()), Some(true));
         let other = [&bytes[..], b"one more"].concat();
         assert_ne!(
-            cache.place(&elf, &other),
-            Some(place),
+            identity(&elf, &other),
+            identity(&elf, &bytes),
             "another file of the same build-id"
         );
         fs::remove_dir_all(directory).unwrap();
@@ -173,7 +179,9 @@ mod tests {
     fn a_damaged_file_is_as_good_as_none() {
         let (cache, directory) = cache();
         let (bytes, table) = own_table();
-        let place = cache.place(&Elf::parse(&bytes).unwrap(), &bytes).unwrap();
+        let place = cache
+            .place(&identity(&Elf::parse(&bytes).unwrap(), &bytes).unwrap())
+            .unwrap();
         cache.write(&place, &table);
         let mut kept = fs::read(&place).unwrap();
         let middle = kept.len() / 2;

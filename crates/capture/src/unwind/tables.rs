@@ -25,11 +25,22 @@ const MAX_FILE_PAGES: usize = ((1 << abi::UNWIND_SEGMENT_BITS) - 64) / 2;
 const FILES_BYTES: usize = abi::UNWIND_FILES * size_of::<abi::UnwindFile>();
 const RULES_BYTES: usize = abi::UNWIND_RULES * size_of::<Rule>();
 
-/// A file's table in the programs' memory.
+/// A table in the programs' memory.
+#[derive(Default)]
 pub struct Loaded {
     pieces: Vec<Piece>,
-    /// Rows of it.
-    pub rows: usize,
+    /// Indices of its rules.
+    rules: Vec<u32>,
+    rows: usize,
+    place: Place,
+}
+
+/// Where the walker finds a table: what a `struct unwind_file` says.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    reference: u32,
+    page_count: u32,
+    first_page: u32,
 }
 
 /// What became of a file's table.
@@ -88,26 +99,33 @@ impl Tables {
             return Outcome::NoRoom;
         };
         let mut loaded = Loaded {
-            pieces: Vec::new(),
-            rows: 0,
+            rules: table.rules.iter().map(|rule| self.rules.take(rule)).collect(),
+            ..Loaded::default()
         };
         let Some(references) = self.store_rows(table, &pages, &mut loaded) else {
-            return self.give_up(loaded);
+            self.free(loaded); // nothing referred to it yet
+            return Outcome::NoRoom;
         };
         if loaded.rows == 0 {
+            self.free(loaded);
             return Outcome::Empty;
         }
         let Some(index) = self.store(&references) else {
-            return self.give_up(loaded);
+            self.free(loaded);
+            return Outcome::NoRoom;
         };
         loaded.pieces.push(index);
-        self.publish(file, index.reference, pages.len() as u32, first_page);
+        loaded.place = Place {
+            reference: index.reference,
+            page_count: pages.len() as u32,
+            first_page,
+        };
+        self.publish(file, &loaded);
         Outcome::Loaded(loaded)
     }
 
     /// The rows of all pages, and for each page what `struct unwind_page` says.
     fn store_rows(&mut self, table: &TableView<'_>, pages: &[Option<usize>], loaded: &mut Loaded) -> Option<Vec<u32>> {
-        let rules: Vec<u32> = table.rules.iter().map(|rule| self.rules.index(rule)).collect();
         let mut references = vec![0; 2 * pages.len()];
         let mut words = Vec::with_capacity(PIECE_WORDS);
         let mut waiting = Vec::new();
@@ -124,7 +142,7 @@ impl Tables {
                 references[2 * at + 1] = rows.len() as u32;
                 words.extend(
                     rows.iter()
-                        .map(|row| (row >> RULE_BITS << RULE_BITS) | rules[rule_of(*row) as usize]),
+                        .map(|row| (row >> RULE_BITS << RULE_BITS) | loaded.rules[rule_of(*row) as usize]),
                 );
             }
         }
@@ -156,29 +174,30 @@ impl Tables {
         lock(&self.memory).store(words)
     }
 
-    fn give_up(&self, loaded: Loaded) -> Outcome {
-        free(&self.memory, &loaded.pieces); // nothing referred to them yet
-        Outcome::NoRoom
-    }
-
     /// Nothing tells how to unwind this file's code: the walker need not ask again.
     pub fn set_none(&mut self, file: u32) {
         self.details(file).store(HAS_NONE, Ordering::Release);
     }
 
-    /// Takes a table out of use. Its pieces may still be read, until a grace period has passed.
-    pub fn unload(&mut self, file: u32, loaded: Loaded) -> Vec<Piece> {
-        self.forget(file);
-        loaded.pieces
+    /// Gives back what a table takes, which no program can be reading: a grace period ago the last file forgot it.
+    pub fn free(&mut self, loaded: Loaded) {
+        free(&self.memory, &loaded.pieces);
+        loaded.rules.iter().for_each(|rule| self.rules.give_back(*rule));
     }
 
-    /// A table is not there any more, nor is it known that there is none.
+    /// A file has no table any more, nor is it known that there is none.
     pub fn forget(&mut self, file: u32) {
         self.place(file).store(0, Ordering::Release);
         self.details(file).store(0, Ordering::Release);
     }
 
-    fn publish(&mut self, file: u32, reference: u32, page_count: u32, first_page: u32) {
+    /// Lets the walker use a table for a file.
+    pub fn publish(&mut self, file: u32, table: &Loaded) {
+        let Place {
+            reference,
+            page_count,
+            first_page,
+        } = table.place;
         self.details(file).store(u64::from(first_page), Ordering::Release);
         let place = u64::from(page_count) << 32 | u64::from(reference);
         self.place(file).store(place, Ordering::Release);
@@ -251,38 +270,70 @@ fn file_pages(table: &TableView<'_>, segments: &[Segment]) -> Option<(u32, Vec<O
     Some((u32::try_from(first).ok()?, pages))
 }
 
-/// All rules of all files, each once. They stay: there are few different ones.
+/// The rules of all tables, each once, for as long as a table has it.
 struct Rules {
     memory: Mapped,
     known: HashMap<Rule, u32>,
+    /// How many tables have it, by its place.
+    users: Vec<u32>,
+    free: Vec<u32>,
 }
 
 impl Rules {
     const UNSUPPORTED: u32 = 1;
 
+    /// The first two are here for good.
     fn new(memory: Mapped) -> Self {
         let mut rules = Self {
             memory,
             known: HashMap::new(),
+            users: Vec::new(),
+            free: Vec::new(),
         };
-        rules.index(&Rule::NONE);
-        rules.index(&Rule::UNSUPPORTED);
+        rules.take(&Rule::NONE);
+        rules.take(&Rule::UNSUPPORTED);
         rules
     }
 
-    /// A rule that finds no room is as good as one that cannot be said.
-    fn index(&mut self, rule: &Rule) -> u32 {
-        if let Some(index) = self.known.get(rule) {
-            return *index;
-        }
-        let index = self.known.len() as u32;
-        if index as usize == abi::UNWIND_RULES {
-            return Self::UNSUPPORTED;
-        }
-        // SAFETY: within the mapping, and nothing refers to this rule yet.
-        unsafe { self.memory.words().cast::<Rule>().add(index as usize).write(*rule) };
-        self.known.insert(*rule, index);
+    /// Its place, for one table more. A rule that finds no room is as good as one that cannot be said.
+    fn take(&mut self, rule: &Rule) -> u32 {
+        let known = self.known.get(rule).copied();
+        let index = known.or_else(|| self.add(rule)).unwrap_or(Self::UNSUPPORTED);
+        self.users[index as usize] += 1;
         index
+    }
+
+    fn add(&mut self, rule: &Rule) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.users.len() == abi::UNWIND_RULES => return None,
+            None => {
+                self.users.push(0);
+                self.users.len() as u32 - 1
+            }
+        };
+        // SAFETY: nothing refers to the rule that is there.
+        unsafe { self.at(index).write(*rule) };
+        self.known.insert(*rule, index);
+        Some(index)
+    }
+
+    /// A table that had it is gone, and no program reads it any more.
+    fn give_back(&mut self, index: u32) {
+        let users = &mut self.users[index as usize];
+        *users -= 1;
+        if *users == 0 {
+            // SAFETY: written when it was added.
+            let rule = unsafe { self.at(index).read() };
+            self.known.remove(&rule);
+            self.free.push(index);
+        }
+    }
+
+    fn at(&self, index: u32) -> NonNull<Rule> {
+        assert!((index as usize) < abi::UNWIND_RULES);
+        // SAFETY: within the mapping.
+        unsafe { self.memory.words().cast::<Rule>().add(index as usize) }
     }
 }
 
@@ -309,6 +360,78 @@ mod tests {
             rules: &[],
             statistics: Statistics::default(),
         }
+    }
+
+    /// A table of one page, whose only rule this is.
+    fn load(tables: &mut Tables, file: u32, rule: Rule) -> Loaded {
+        let table = TableView {
+            first_page: 1,
+            pages: &[Page { first_row: 0, count: 1 }],
+            rows: &[1],
+            rules: &[Rule::NONE, rule],
+            statistics: Statistics::default(),
+        };
+        match tables.load(file, &table, &[segment(0x1000, 0x1000, 0x1000)]) {
+            Outcome::Loaded(loaded) => loaded,
+            _ => panic!("there is room"),
+        }
+    }
+
+    fn rule(cfa_offset: i32) -> Rule {
+        Rule {
+            cfa_offset,
+            ..Rule::FRAME_POINTER
+        }
+    }
+
+    fn unload(tables: &mut Tables, file: u32, loaded: Loaded) {
+        tables.forget(file);
+        tables.free(loaded);
+    }
+
+    /// The rule that the walker would read for the first row of a table.
+    fn rule_in_use(tables: &Tables, loaded: &Loaded) -> Rule {
+        // SAFETY: in place since it was loaded.
+        unsafe { tables.rules.at(loaded.rules[1]).read() }
+    }
+
+    #[test]
+    fn rules_are_never_full_however_many_tables_come_and_go() {
+        let memory = Arc::new(Mutex::new(Memory::anonymous()));
+        let mut tables = Tables::anonymous(memory).unwrap();
+        for offset in 0..abi::UNWIND_RULES as i32 + 2 {
+            let loaded = load(&mut tables, 0, rule(offset));
+            assert_eq!(rule_in_use(&tables, &loaded), rule(offset));
+            unload(&mut tables, 0, loaded);
+        }
+    }
+
+    #[test]
+    fn a_rule_stays_until_its_last_table_is_gone() {
+        let memory = Arc::new(Mutex::new(Memory::anonymous()));
+        let mut tables = Tables::anonymous(memory).unwrap();
+        let [first, second] = [0, 1].map(|file| load(&mut tables, file, rule(1)));
+        unload(&mut tables, 0, first);
+        let other = load(&mut tables, 0, rule(2));
+        assert_eq!(rule_in_use(&tables, &second), rule(1));
+        unload(&mut tables, 1, second);
+        let next = load(&mut tables, 1, rule(3));
+        assert_eq!(rule_in_use(&tables, &other), rule(2));
+        assert_eq!(rule_in_use(&tables, &next), rule(3));
+    }
+
+    #[test]
+    fn rules_beyond_those_that_fit_are_unsupported() {
+        let memory = Arc::new(Mutex::new(Memory::anonymous()));
+        let mut tables = Tables::anonymous(memory).unwrap();
+        for offset in 0..abi::UNWIND_RULES as i32 {
+            tables.rules.take(&rule(offset));
+        }
+        let loaded = load(&mut tables, 0, rule(-1));
+        assert_eq!(rule_in_use(&tables, &loaded), Rule::UNSUPPORTED);
+        tables.rules.give_back(2);
+        let other = load(&mut tables, 1, rule(-2));
+        assert_eq!(rule_in_use(&tables, &other), rule(-2));
     }
 
     #[test]
