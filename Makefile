@@ -3,7 +3,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo -E)
 STACKHOUND := .venv/bin/stackhound
 
 .DEFAULT_GOAL := help
-.PHONY: help build record test test-kernels lint bench bench-gate clean
+.PHONY: help build record test test-kernels lint fuzz bench bench-gate clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -26,6 +26,10 @@ test-kernels: ## run the tests that depend on the kernel on another one, under Q
 lint: ## check style, types, licences and the direction of dependencies
 	@scripts/setup.sh lint
 	@scripts/lint.sh
+
+fuzz: ## fuzz each parser for a minute
+	@scripts/setup.sh lint
+	@scripts/fuzz.sh
 
 bench: build ## measure against the targets in docs/performance.md; needs root or sudo
 	$(SUDO) .venv/bin/python -m benches

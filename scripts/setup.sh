@@ -37,6 +37,7 @@ setup_build() {
 
 setup_lint() {
     once lint pyproject.toml -- install_group lint ""
+    have c++ || install_packages "libFuzzer" g++
     ensure_rust_component rustfmt cargo-fmt
     ensure_rust_component clippy cargo-clippy
 }
