@@ -181,6 +181,16 @@ def test_methods_of_java_are_named_by_a_map_that_jcmd_has_written(tmp_path: Path
     assert count(where(made, is_complete)) > 0.9 * count(made)
 
 
+@pytest.mark.parametrize("option", ["-XX:+PreserveFramePointer", "-XX:-PreserveFramePointer"])
+def test_the_doctor_tells_whether_java_keeps_frame_pointers(tmp_path: Path, option: str) -> None:
+    (tmp_path / "Busy.java").write_text(BUSY_JAVA)
+    with Program(require("java"), option, "Busy.java", cwd=tmp_path) as program:
+        result = run_stackhound("doctor", "-p", str(program.pid), "--json")
+    (made,) = [one for one in json.loads(result.stdout) if one["subject"] == "code made at run time"]
+    assert made["unwinding"] == ("frame pointers" if "+" in option else "")
+    assert ("stacks end in it" in made["detail"]) == ("+" not in option)
+
+
 # CPython
 
 BUSY_PYTHON = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,12 @@ from stackhound import _native
 from stackhound.cli.main import main
 from stackhound.recording import process_doctor
 from stackhound.recording.process_doctor import CodeFinding, examine_process
+from stackhound.recording.runtimes import lacks_frame_pointers
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JVM = "/usr/lib/jvm/java-17/lib/server/libjvm.so"
 ALL = [".eh_frame", ".symtab", ".dynsym"]
 
 
@@ -107,6 +112,39 @@ def test_made_code_with_a_perf_map_is_fine(examine: Any) -> None:
     memory = mapping("/memfd:doublemapper", [], reason="not an ELF file")
     *_, found = examine(mapping("/usr/bin/node"), memory, perf_map=1203, jitdump=0)
     assert (found.state, found.detail) == ("ok", "4 KiB, 1,203 names in its perf map")
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Path:
+    (tmp_path / "cmdline").write_bytes(b"java\0-jar\0app.jar\0")
+    (tmp_path / "environ").write_bytes(b"HOME=/root\0")
+    return tmp_path
+
+
+def test_java_without_its_option_has_no_frame_pointers(process: Path) -> None:
+    assert lacks_frame_pointers([JVM], process) == "-XX:+PreserveFramePointer"
+    assert lacks_frame_pointers(["/usr/bin/node"], process) == ""
+
+
+@pytest.mark.parametrize(
+    ("record", "content"),
+    [
+        ("cmdline", b"java\0-XX:+PreserveFramePointer\0-jar\0app.jar\0"),
+        ("environ", b"HOME=/root\0JAVA_TOOL_OPTIONS=-Xmx1g -XX:+PreserveFramePointer\0"),
+    ],
+)
+def test_java_has_its_option_by_command_line_or_environment(process: Path, record: str, content: bytes) -> None:
+    (process / record).write_bytes(content)
+    assert lacks_frame_pointers([JVM], process) == ""
+
+
+def test_java_with_names_and_without_frame_pointers_is_to_be_started_anew(
+    examine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_doctor, "lacks_frame_pointers", lambda _paths, _process: "-XX:+PreserveFramePointer")
+    *_, found = examine(mapping(JVM), mapping("", []), perf_map=7)
+    assert (found.state, found.unwinding) == ("degraded", "")
+    assert found.remedy == "start it with -XX:+PreserveFramePointer"
 
 
 def test_what_the_kernel_maps_is_not_told(examine: Any) -> None:

@@ -15,7 +15,7 @@ from stackhound import _native
 from stackhound.errors import PermissionMissing
 from stackhound.profile.native_errors import native_errors
 from stackhound.recording.doctor import Finding
-from stackhound.recording.runtimes import remedy_for
+from stackhound.recording.runtimes import lacks_frame_pointers, remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -140,13 +140,21 @@ def _examine_made_code(
     if not made and not sources:
         return
     kibibytes = sum(mapping["end"] - mapping["start"] for mapping in made) >> 10
+    paths = list(paths)
+    lack = lacks_frame_pointers(paths, Path("/proc", str(pid)))
+    remedies = [] if sources else [remedy_for(paths, pid)]
+    if lack and sources:
+        remedies.append(f"start it with {lack}")
+    described = " and ".join(sources) or "neither a perf map nor a jitdump: no names"
+    if lack:
+        described += f", no frame pointers without {lack}: stacks end in it"
     yield CodeFinding(
         "code made at run time",
-        "ok" if sources else "degraded",
-        f"{kibibytes:,} KiB, {' and '.join(sources) or 'neither a perf map nor a jitdump: no names'}",
-        "" if sources else remedy_for(paths, pid),
+        "degraded" if remedies else "ok",
+        f"{kibibytes:,} KiB, {described}",
+        "; ".join(remedies),
         [(mapping["start"], mapping["end"]) for mapping in made],
-        unwinding="frame pointers",
+        unwinding="" if lack else "frame pointers",
         names=" and ".join(sources),
     )
 
