@@ -64,7 +64,8 @@ static __always_inline bool read_stack(struct task_struct *task, void *to, u32 b
 	error = bpf_find_vma(task, address, look_at_mapping, 0, 0);
 	if (error == -EBUSY)
 		is_disturbed = true;
-	return (at_most(address + bytes, readable_end) & 1) && !bpf_copy_from_user_task(to, bytes, (void *)address, task, 0);
+	return (at_most(address + bytes, readable_end) & 1) &&
+	       !bpf_copy_from_user_task(to, bytes, (void *)address, task, 0);
 }
 
 /* How often it has left a CPU: the kernel counts before it does. */

@@ -290,8 +290,7 @@ static __always_inline bool step_without_rule(struct walk *walk, struct task_str
 		walk->guess = reason;
 		return true;
 	}
-	if (walk->end == END_UNREADABLE)
-		walk->end = reason;
+	walk->end = reason; /* also where it led to 0: only a rule knows a root */
 	return false;
 }
 

@@ -148,6 +148,13 @@ fn a_guess_that_leads_to_no_code_leaves_no_trace() {
 }
 
 #[test]
+fn a_guess_that_leads_to_zero_is_no_root() {
+    let mut scene = Scene::new(|rule| *rule = Rule::NONE);
+    scene.case.registers.general[FP] = STACK + 64; // nothing but zeros
+    assert_eq!(scene.walk().end, End::NoRule);
+}
+
+#[test]
 fn a_frame_pointer_below_the_stack_or_askew_helps_nowhere() {
     for fp in [STACK - 8, STACK + 4, u64::MAX - 7, u64::MAX] {
         let mut scene = Scene::new(|rule| *rule = Rule::NONE);
