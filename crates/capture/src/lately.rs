@@ -74,8 +74,11 @@ mod tests {
     fn a_location_is_found_again_under_its_own_generation_only() {
         let mut lately = Lately::default();
         let (before, after) = (lately.generation(), lately.generation());
-        lately.keep(before, ProcessAddr(0x1000), LocationId(7));
-        assert_eq!(lately.location(before, ProcessAddr(0x1000)), Some(LocationId(7)));
+        lately.keep(before, ProcessAddr(0x1000), LocationId::default());
+        assert_eq!(
+            lately.location(before, ProcessAddr(0x1000)),
+            Some(LocationId::default())
+        );
         assert_eq!(lately.location(after, ProcessAddr(0x1000)), None);
         assert_eq!(lately.location(before, ProcessAddr(0x1001)), None);
     }
