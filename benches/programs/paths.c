@@ -1,4 +1,5 @@
-/* Threads that sleep at the end of a random path of calls, each another one: paths THREADS SECONDS. Prints how often. */
+/* Threads that sleep at the end of a random path of calls, each another one, so often a second all together:
+ * paths THREADS SECONDS RATE. Prints how often they did. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -6,16 +7,27 @@
 #include <time.h>
 
 #define DEPTH 24 /* 2^24 paths */
-#define NAP_NS 400000
+#define NS_PER_S 1000000000
 
 static uint64_t naps;
-static time_t end_s;
+static uint64_t pause_ns; /* of a thread, from nap to nap */
+static uint64_t end_ns;
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static __thread uint64_t next_ns;
 
 static void nap(void)
 {
-	struct timespec time = {0, NAP_NS};
+	struct timespec time = {(time_t)(next_ns / NS_PER_S), (long)(next_ns % NS_PER_S)};
 
-	nanosleep(&time, NULL);
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
 static void turn(uint64_t path, int left);
@@ -55,7 +67,7 @@ static void *wander(void *seed)
 {
 	uint64_t state = (uint64_t)seed * 0x9e3779b97f4a7c15;
 
-	while (time(NULL) < end_s) {
+	for (next_ns = now_ns(); next_ns < end_ns; next_ns += pause_ns) {
 		turn(next_random(&state), DEPTH);
 		__atomic_add_fetch(&naps, 1, __ATOMIC_RELAXED);
 	}
@@ -64,12 +76,14 @@ static void *wander(void *seed)
 
 int main(int count, char **arguments)
 {
-	int threads = count == 3 ? atoi(arguments[1]) : 0;
+	int threads = count == 4 ? atoi(arguments[1]) : 0;
+	int rate = count == 4 ? atoi(arguments[3]) : 0;
 	pthread_t ids[256];
 
-	if (threads < 1 || threads > 256)
+	if (threads < 1 || threads > 256 || rate < 1)
 		return 2;
-	end_s = time(NULL) + atoi(arguments[2]);
+	pause_ns = (uint64_t)threads * NS_PER_S / (uint64_t)rate;
+	end_ns = now_ns() + strtoul(arguments[2], NULL, 10) * NS_PER_S;
 	for (int64_t i = 0; i < threads; i++)
 		if (pthread_create(&ids[i], NULL, wander, (void *)(i + 1)))
 			return 1;

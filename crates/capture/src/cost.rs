@@ -65,6 +65,15 @@ pub fn resident_bytes() -> u64 {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
 }
 
+/// Gives back to the kernel what the C library keeps of columns that have grown and moved: about as much as they take.
+pub fn give_back_memory() {
+    // SAFETY: asks the allocator for something that it may do at any time.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// What the timer interrupt of a sample takes here, without any program: the lower quartile of the gaps that interrupts
 /// tear into a spinning thread (the upper ones are other threads' turns), less what reading the clock takes. None where such an event cannot be opened or never fires.
 ///

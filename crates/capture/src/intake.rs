@@ -3,7 +3,7 @@
 use stackhound_core::address::KernelAddr;
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{
-    EventRow, ObjectId, OffCpuRow, OffCpuState, ProcessRow, SampleRow, StackId, ThreadId, WakerRow,
+    EventRow, LocationId, ObjectId, OffCpuRow, OffCpuState, ProcessRow, SampleRow, StackId, ThreadId, WakerRow,
 };
 use stackhound_core::symbolize::{DebugDirs, MissingDebugFile};
 
@@ -41,6 +41,8 @@ pub struct Intake {
     /// Python's part of the stacks.
     pub pythons: Pythons,
     frames: Vec<Frame>,
+    /// The stack that is looked up, root first.
+    path: Vec<LocationId>,
     wakers: Wakers,
     interrupts: Option<ThreadId>,
     /// What fires each event.
@@ -83,6 +85,7 @@ impl Intake {
             memory: Memory::default(),
             pythons: Pythons::new(options.asyncio)?,
             frames: Vec::new(),
+            path: Vec::new(),
             wakers: Wakers::default(),
             interrupts: None,
             triggers,
@@ -226,7 +229,7 @@ impl Intake {
     fn hold(&mut self, sample: &RawSample<'_>) -> HeldSample {
         let thread = self.processes.thread(sample, &mut self.files, &mut self.profile);
         let memory = self.touched_memory(sample);
-        let user = self.user_stack(sample);
+        let user = self.begin_with_user_part(sample);
         let header = &sample.header;
         let is_traced = sample.off_cpu.is_some() || sample.block_step.is_some() || sample.departure.is_some();
         let kernel = if is_traced {
@@ -234,7 +237,7 @@ impl Intake {
         } else {
             sample.kernel
         };
-        let stack = self.kernel_stack(user.stack, kernel);
+        let stack = self.end_with_kernel_part(kernel);
         let trigger = &self.triggers[usize::from(header.event).min(self.triggers.len() - 1)];
         let value = value_of(trigger, header.period, sample.count);
         let is_hardware_time = trigger.is_nominal_time() && trigger.name == "cycles";
@@ -269,13 +272,16 @@ impl Intake {
             None if waker.header.tgid != 0 => WakerRow {
                 thread: self.processes.thread(waker, &mut self.files, &mut self.profile),
                 stack: {
-                    let user = self.user_stack(waker).stack;
-                    self.kernel_stack(user, kernel)
+                    self.begin_with_user_part(waker);
+                    self.end_with_kernel_part(kernel)
                 },
             },
             part => WakerRow {
                 thread: self.interrupts(),
-                stack: self.kernel_stack(StackId::EMPTY, part.unwrap_or(kernel)),
+                stack: {
+                    self.path.clear();
+                    self.end_with_kernel_part(part.unwrap_or(kernel))
+                },
             },
         };
         self.wakers.add(number, row);
@@ -292,13 +298,14 @@ impl Intake {
         })
     }
 
-    /// Of the user frames, which `frames` then has.
-    fn user_stack(&mut self, sample: &RawSample<'_>) -> UserStack {
+    /// Begins the path of a stack with its user part, whose frames `frames` then has.
+    fn begin_with_user_part(&mut self, sample: &RawSample<'_>) -> UserPart {
+        self.path.clear();
         self.frames.clear();
         let fit = self.pythons.merge(sample, &mut self.profile, &mut self.frames);
-        let pid = sample.header.tgid;
-        let (stack, is_broken) = (self.processes).user_stack(pid, &mut self.frames, &mut self.files, &mut self.profile);
-        UserStack { stack, is_broken, fit }
+        let (pid, frames, files) = (sample.header.tgid, &mut self.frames, &mut self.files);
+        let is_broken = (self.processes).user_path(pid, frames, files, &mut self.profile, &mut self.path);
+        UserPart { is_broken, fit }
     }
 
     /// The memory whose touch the sample is of, and where in it.
@@ -311,16 +318,16 @@ impl Intake {
         })
     }
 
-    /// The user stack and, below it, kernel frames, which come leaf first.
-    fn kernel_stack(&mut self, user: StackId, kernel: &[u64]) -> StackId {
-        let Some((leaf, callers)) = kernel.split_first() else {
-            return user;
-        };
-        let calls = callers.iter().rev().map(|address| address.wrapping_sub(1)); // as in `Processes::user_stack`
-        calls.chain([*leaf]).fold(user, |stack, address| {
-            let location = self.kernel.location(KernelAddr(address), &mut self.profile);
-            self.profile.stack(stack, location)
-        })
+    /// The stack of what the path has, and below it these kernel frames, which come leaf first.
+    fn end_with_kernel_part(&mut self, kernel: &[u64]) -> StackId {
+        if let Some((leaf, callers)) = kernel.split_first() {
+            let calls = callers.iter().rev().map(|address| address.wrapping_sub(1)); // as in `Processes::user_path`
+            for address in calls.chain([*leaf]) {
+                self.path
+                    .push(self.kernel.location(KernelAddr(address), &mut self.profile));
+            }
+        }
+        self.profile.stack(&self.path)
     }
 
     /// Names all locations that have no names yet.
@@ -349,9 +356,8 @@ impl Intake {
     }
 }
 
-/// The user part of a sample's stack.
-struct UserStack {
-    stack: StackId,
+/// What became known of the user part of a sample's stack.
+struct UserPart {
     is_broken: bool,
     /// Of Python's frames, if there are any.
     fit: Option<Fit>,
@@ -377,7 +383,7 @@ fn absence_of(sample: &RawSample<'_>) -> Option<Absence> {
 }
 
 /// Of the kernel half, and what is found out here.
-fn flags_of(sample: &RawSample<'_>, user: &UserStack) -> u32 {
+fn flags_of(sample: &RawSample<'_>, user: &UserPart) -> u32 {
     let mut flags = u32::from(sample.header.flags);
     let mut set = |flag, is_set: bool| flags |= if is_set { flag } else { 0 };
     set(abi::USER_BROKEN, user.is_broken);

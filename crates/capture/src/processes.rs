@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::{FileOffset, ObjectAddr, ProcessAddr};
 use stackhound_core::maps::parse_maps;
 use stackhound_core::profile::Profile;
-use stackhound_core::rows::{LocationId, MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, StackId, ThreadId};
+use stackhound_core::rows::{LocationId, MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, ThreadId};
 
 use crate::fault_totals::ProcessStart;
 use crate::files::{FileId, FileStore};
@@ -34,8 +34,8 @@ struct Instance {
     /// Of the program that called exec: until the new one's first instruction the thread's user registers are still the
     /// old ones.
     before_exec: Arc<Vec<Mapping>>,
-    /// The callers of its last user stack, root first, each with the stack that ends there.
-    callers: Vec<(Frame, StackId)>,
+    /// The callers of its last user stack, root first, each with its location.
+    callers: Vec<(Frame, LocationId)>,
     /// Under which its addresses are remembered; None: what they lead to has changed.
     generation: Option<Generation>,
     row: Option<ProcessId>,
@@ -264,49 +264,48 @@ impl Processes {
         instance
     }
 
-    /// The stack of a sample's user frames, which come leaf first, and whether the walk left the code: frame pointers
-    /// lead astray in code that was built without them, and what they find there is no return address, so it is cut off.
+    /// Appends the locations of a sample's user frames, root first; the frames come leaf first. Returns whether the walk
+    /// left the code: frame pointers lead astray in code that was built without them, and what they find there is no
+    /// return address, so it is cut off.
     ///
     /// One stack of a process mostly shares its outer callers with the last one: only the others are looked up.
-    pub fn user_stack(
+    pub fn user_path(
         &mut self,
         pid: u32,
         frames: &mut Vec<Frame>,
         files: &mut FileStore,
         profile: &mut Profile,
-    ) -> (StackId, bool) {
+        path: &mut Vec<LocationId>,
+    ) -> bool {
         if frames.is_empty() {
-            return (StackId::EMPTY, false);
+            return false;
         }
         let known = self.by_pid.get_mut(&pid);
         let (mut callers, is_broken) = known.map_or((Vec::new(), false), |instance| instance.share_callers(frames));
         for at in (1..frames.len() - callers.len()).rev() {
-            let stack = callers.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
-            callers.push((frames[at], self.push_frame(stack, pid, frames[at], 1, files, profile)));
+            callers.push((frames[at], self.frame_location(pid, frames[at], 1, files, profile)));
         }
-        let stack = callers.last().map_or(StackId::EMPTY, |(_, stack)| *stack);
-        let stack = self.push_frame(stack, pid, frames[0], 0, files, profile);
+        path.extend(callers.iter().map(|(_, location)| location));
+        path.push(self.frame_location(pid, frames[0], 0, files, profile));
         if let Some(instance) = self.by_pid.get_mut(&pid) {
             instance.callers = callers;
         }
-        (stack, is_broken)
+        is_broken
     }
 
     /// `behind`: bytes from the call to the address that it returns to.
-    fn push_frame(
+    fn frame_location(
         &mut self,
-        stack: StackId,
         pid: u32,
         frame: Frame,
         behind: u64,
         files: &mut FileStore,
         profile: &mut Profile,
-    ) -> StackId {
-        let location = match frame {
+    ) -> LocationId {
+        match frame {
             Frame::Python(location, _) => location,
             Frame::Native(address) => self.location(pid, ProcessAddr(address.wrapping_sub(behind)), files, profile),
-        };
-        profile.stack(stack, location)
+        }
     }
 
     fn location(&mut self, pid: u32, address: ProcessAddr, files: &mut FileStore, profile: &mut Profile) -> LocationId {
@@ -489,7 +488,7 @@ impl Instance {
 
     /// The part of the last stack that this one begins with, and whether native callers were cut off because they are
     /// in no code.
-    fn share_callers(&mut self, frames: &mut Vec<Frame>) -> (Vec<(Frame, StackId)>, bool) {
+    fn share_callers(&mut self, frames: &mut Vec<Frame>) -> (Vec<(Frame, LocationId)>, bool) {
         if !self.before_exec.is_empty() && find(&self.mappings, frames[0].address()).is_some() {
             self.before_exec = Arc::default();
             self.forget_frames();

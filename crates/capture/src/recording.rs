@@ -60,6 +60,9 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The status on the board is at most this old; it takes a few system calls.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Some megabytes.
+const MANY_SAMPLES: u64 = 1 << 16;
+
 /// What the thread of a recording has.
 pub struct Recording {
     options: Options,
@@ -83,6 +86,8 @@ pub struct Recording {
     failure: Option<Error>,
     notes: Vec<String>,
     kept_up: Instant,
+    /// Samples at which memory is given back again.
+    next_giving_back: u64,
     reported: Option<Instant>,
     /// Once sampling has ended.
     stopped: Option<Stopped>,
@@ -175,6 +180,7 @@ impl Recording {
             failure: None,
             notes,
             kept_up: Instant::now(),
+            next_giving_back: MANY_SAMPLES,
             reported: None,
             stopped: None,
         })
@@ -317,6 +323,7 @@ impl Recording {
     }
 
     fn keep_up(&mut self) -> Result<()> {
+        self.give_back_memory();
         if let Some(faults) = &mut self.programs.fault_totals {
             faults.keep_up(|process| self.intake.processes.has_row(process))?;
         }
@@ -332,6 +339,15 @@ impl Recording {
         follow.map_err(|error| Error::system("processes cannot be followed on a new CPU", &error))?;
         self.programs.attach_missing(&online)?;
         self.flush()
+    }
+
+    /// As often as columns move that grow by half or to twice their size.
+    fn give_back_memory(&mut self) {
+        let stored = self.intake.stored;
+        if stored >= self.next_giving_back {
+            cost::give_back_memory();
+            self.next_giving_back = stored + stored / 2;
+        }
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -15,7 +15,7 @@ use object::{Object, ObjectSymbol, SymbolKind};
 use stackhound_core::address::ObjectAddr;
 use stackhound_core::allocations::{Counting, Totals};
 use stackhound_core::profile::Profile;
-use stackhound_core::rows::{ObjectId, ObjectKind, SampleRow, StackId};
+use stackhound_core::rows::{LocationId, ObjectId, ObjectKind, SampleRow, StackId};
 use stackhound_core::symbolize::{DebugDirs, SymbolFile, build_id};
 use stackhound_core::unwind;
 
@@ -64,12 +64,13 @@ fn functions(file: &[u8]) -> Result<Vec<u64>> {
 
 /// Stacks that share their outer half with every 20th other one.
 fn intern(profile: &mut Profile, object: ObjectId, addresses: &[u64], number: u64) -> StackId {
-    (0..DEPTH).fold(StackId::EMPTY, |parent, depth| {
+    let location = |depth| {
         let path = if depth < DEPTH / 2 { number % 20 } else { number };
         let address = addresses[((path * 31 + depth * 7) % addresses.len() as u64) as usize];
-        let location = profile.location(object, ObjectAddr(address + depth % 4));
-        profile.stack(parent, location)
-    })
+        profile.location(object, ObjectAddr(address + depth % 4))
+    };
+    let path: Vec<LocationId> = (0..DEPTH).map(location).collect();
+    profile.stack(&path)
 }
 
 fn keep(profile: &mut Profile, stacks: &[StackId]) {

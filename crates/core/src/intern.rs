@@ -1,11 +1,10 @@
-//! Objects, locations, stacks and threads, each stored once and known by its row.
+//! Objects, locations and threads, each stored once and known by its row.
 
 use hashbrown::HashMap;
 
 use crate::address::ObjectAddr;
-use crate::hashes::{hash_location, hash_stack};
-use crate::paths::PathTree;
-use crate::rows::{LocationId, ObjectId, ObjectKind, ProcessId, StackId, ThreadId};
+use crate::hashes::hash_location;
+use crate::rows::{LocationId, ObjectId, ObjectKind, ProcessId, ThreadId};
 
 /// The table `objects`.
 #[derive(Default)]
@@ -63,7 +62,8 @@ pub(crate) struct Locations {
     pub(crate) address: Vec<ObjectAddr>,
     /// Why a location has no name; only for those that have none.
     pub(crate) reason: HashMap<LocationId, String>,
-    hash: Vec<u64>,
+    /// Of what they say, for the stacks' hashes.
+    pub(crate) hash: Vec<u64>,
     ids: HashMap<(ObjectId, ObjectAddr), LocationId>,
 }
 
@@ -77,42 +77,6 @@ impl Locations {
             self.address.push(address);
         }
         id
-    }
-}
-
-/// The table `stacks`.
-pub(crate) struct Stacks {
-    pub(crate) tree: PathTree,
-    /// Of each path's contents; 0 for the empty one's.
-    pub(crate) hash: Vec<u64>,
-}
-
-impl Default for Stacks {
-    fn default() -> Self {
-        Self {
-            tree: PathTree::default(),
-            hash: vec![0],
-        }
-    }
-}
-
-impl Stacks {
-    /// `parent` with `location` as its leaf. A stack as deep as the format allows stays as it is.
-    pub(crate) fn intern(&mut self, locations: &Locations, parent: StackId, location: LocationId) -> StackId {
-        let Ok(stack) = self.tree.child(parent.0, location.0) else {
-            return parent;
-        };
-        if stack as usize == self.hash.len() {
-            let caller = self.hash[parent.index()];
-            self.hash.push(hash_stack(caller, locations.hash[location.index()]));
-        }
-        StackId(stack)
-    }
-
-    /// The caller's stack, and the leaf's location.
-    pub(crate) fn node(&self, stack: StackId) -> (StackId, LocationId) {
-        let (parents, locations, _) = self.tree.columns(0);
-        (StackId(parents[stack.index()]), LocationId(locations[stack.index()]))
     }
 }
 

@@ -36,6 +36,7 @@ mod random;
 pub mod reuse;
 pub mod rows;
 mod samples;
+mod stacks;
 pub mod symbolize;
 mod tables;
 pub mod unwind;

@@ -221,7 +221,8 @@ const PREEMPTED: &[&str] = &[
 pub(crate) struct WaitReasons<'a> {
     profile: &'a Profile,
     names: HashMap<LocationId, &'a str>,
-    known: HashMap<StackId, &'static str>,
+    /// By the kernel's part of a stack, leaf first: there are few.
+    known: HashMap<Vec<LocationId>, &'static str>,
 }
 
 impl<'a> WaitReasons<'a> {
@@ -239,27 +240,27 @@ impl<'a> WaitReasons<'a> {
 
     /// `other` where the kernel's part does not tell.
     pub(crate) fn of(&mut self, stack: StackId) -> &'static str {
-        if let Some(reason) = self.known.get(&stack) {
+        let kernel = self.kernel_part(stack);
+        if let Some(reason) = self.known.get(&kernel) {
             return reason;
         }
-        let reason = reason_of(&self.kernel_names(stack));
-        self.known.insert(stack, reason);
+        let names: Vec<&str> = kernel
+            .iter()
+            .filter_map(|location| self.names.get(location).copied())
+            .collect();
+        let reason = reason_of(&names);
+        self.known.insert(kernel, reason);
         reason
     }
 
     /// Leaf first.
-    fn kernel_names(&self, mut stack: StackId) -> Vec<&'a str> {
-        let mut names = Vec::new();
-        while stack != StackId::EMPTY {
-            let (parent, location) = self.profile.stacks.node(stack);
-            let kind = self.profile.objects.kind[self.profile.locations.object[location.index()].index()];
-            if !matches!(kind, ObjectKind::Kernel | ObjectKind::Module) {
-                break;
-            }
-            names.extend(self.names.get(&location));
-            stack = parent;
-        }
-        names
+    fn kernel_part(&self, stack: StackId) -> Vec<LocationId> {
+        let Profile { objects, locations, .. } = self.profile;
+        let is_kernel = |location: &LocationId| {
+            let object = locations.object[location.index()];
+            matches!(objects.kind[object.index()], ObjectKind::Kernel | ObjectKind::Module)
+        };
+        self.profile.stacks.frames(stack).take_while(is_kernel).collect()
     }
 }
 

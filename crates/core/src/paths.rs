@@ -135,16 +135,6 @@ impl PathTree {
         Ok(*slot.insert(next))
     }
 
-    /// How many stacks there are, the empty one among them.
-    pub(crate) fn len(&self) -> usize {
-        self.parent.len()
-    }
-
-    /// The columns (parent, location, depth) of the stacks from `first` on.
-    pub(crate) fn columns(&self, first: usize) -> (&[u32], &[u32], &[u16]) {
-        (&self.parent[first..], &self.location[first..], &self.depth[first..])
-    }
-
     /// The columns (parent, location, depth), each of shape (n_stacks,).
     pub fn into_columns(self) -> (Vec<u32>, Vec<u32>, Vec<u16>) {
         (self.parent, self.location, self.depth)

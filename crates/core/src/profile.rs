@@ -6,13 +6,17 @@ use arrow_array::RecordBatch;
 use hashbrown::HashSet;
 
 use crate::address::ObjectAddr;
-use crate::intern::{Locations, Objects, Stacks, Threads};
+use crate::intern::{Locations, Objects, Threads};
 use crate::rows::{
     BlockIoTotalRow, DeviceId, EventRow, EventTotalRow, HeapTotalRow, LocationId, MappingRow, ObjectId, ObjectKind,
     ProcessId, ProcessRow, SampleRow, StackId, ThreadId, ThreadStateRow,
 };
 use crate::samples::Samples;
+use crate::stacks::{Rows, Stacks};
 use crate::symbolize::{Functions, LineRow, Pool};
+
+/// Tables by name.
+pub type Tables = Vec<(&'static str, RecordBatch)>;
 
 /// All tables of a profile, growing.
 #[derive(Default)]
@@ -20,6 +24,8 @@ pub struct Profile {
     pub(crate) objects: Objects,
     pub(crate) locations: Locations,
     pub(crate) stacks: Stacks,
+    /// Of the stacks that were handed over.
+    rows: Rows,
     pub(crate) threads: Threads,
     pub(crate) functions: Functions,
     pub(crate) lines: Vec<LineRow>,
@@ -80,9 +86,10 @@ impl Profile {
         self.locations.intern(&self.objects, object, address)
     }
 
-    /// The stack `parent` with `location` as its leaf.
-    pub fn stack(&mut self, parent: StackId, location: LocationId) -> StackId {
-        self.stacks.intern(&self.locations, parent, location)
+    /// The stack of these locations, which come root first. Of one that is deeper than the format allows, 65,535
+    /// frames, the part next to its root.
+    pub fn stack(&mut self, path: &[LocationId]) -> StackId {
+        self.stacks.intern(path)
     }
 
     /// A new process.
@@ -120,12 +127,7 @@ impl Profile {
 
     /// The block device of this name. There are few.
     pub fn device(&mut self, name: &str) -> DeviceId {
-        let known = self.devices.iter().position(|device| device == name);
-        let row = known.unwrap_or_else(|| {
-            self.devices.push(name.into());
-            self.devices.len() - 1
-        });
-        DeviceId(row as u32)
+        DeviceId(number(&mut self.devices, name))
     }
 
     /// What all requests to a device with one operation come to, known at the end.
@@ -180,20 +182,26 @@ impl Profile {
     }
 
     /// All tables; samples ordered by time, without those that [`Profile::take_new`] handed over.
-    pub fn tables(&self) -> Vec<(&'static str, RecordBatch)> {
-        self.tables_since(&Taken {
-            samples: self.taken.samples,
-            ..Taken::default()
-        })
+    pub fn tables(&self) -> Tables {
+        let mut stacks = self.rows.clone();
+        stacks.grow(&self.stacks, &self.locations.hash);
+        let mut tables = self.sample_tables(self.taken.samples, &stacks);
+        tables.push(("stacks", stacks.into_table(0)));
+        tables.extend(self.tables_since(&Taken::default()));
+        tables
     }
 
     /// The rows that are new since the last call (all losses each time). The samples among them are dropped here.
     /// What is noted later on a process that was handed over is not handed over again.
-    pub fn take_new(&mut self) -> Vec<(&'static str, RecordBatch)> {
-        let tables = self.tables_since(&self.taken);
+    pub fn take_new(&mut self) -> Tables {
+        self.rows.grow(&self.stacks, &self.locations.hash);
+        let mut tables = self.sample_tables(self.taken.samples, &self.rows);
+        let stacks = self.rows.since(self.taken.stacks);
+        tables.push(("stacks", stacks.into_table(self.taken.stacks)));
+        tables.extend(self.tables_since(&self.taken));
         self.taken = Taken {
             samples: self.taken.samples + self.samples.len() as u64,
-            stacks: self.stacks.tree.len(),
+            stacks: self.rows.len(),
             locations: self.locations.object.len(),
             lines: self.lines.len(),
             functions: self.functions.len(),
@@ -218,14 +226,22 @@ impl Profile {
     }
 }
 
+/// Which of a few names it is, as the last one where it is new.
+fn number(names: &mut Vec<String>, name: &str) -> u32 {
+    let known = names.iter().position(|one| one == name);
+    let row = known.unwrap_or_else(|| {
+        names.push(name.into());
+        names.len() - 1
+    });
+    row as u32
+}
+
 #[cfg(test)]
 mod tests {
     use arrow_array::{Array, StringArray, UInt32Array, UInt64Array};
 
     use super::*;
     use crate::rows::{SampleRow, ThreadState};
-
-    type Tables = Vec<(&'static str, RecordBatch)>;
 
     fn rows(tables: &Tables, name: &str) -> usize {
         table(tables, name).map_or(0, RecordBatch::num_rows)
@@ -247,15 +263,18 @@ mod tests {
 
     /// A path of (path of the object, address), root → leaf.
     fn stack(profile: &mut Profile, path: &[(&str, u64)]) -> StackId {
-        path.iter().fold(StackId::EMPTY, |parent, &(object, address)| {
+        let location = |&(object, address): &(&str, u64)| {
             let object = profile.object(ObjectKind::Elf, object, &[]);
-            let location = profile.location(object, ObjectAddr(address));
-            profile.stack(parent, location)
-        })
+            profile.location(object, ObjectAddr(address))
+        };
+        let path: Vec<LocationId> = path.iter().map(location).collect();
+        profile.stack(&path)
     }
 
     fn hash(profile: &Profile, stack: StackId) -> u64 {
-        profile.stacks.hash[stack.index()]
+        let mut rows = Rows::default();
+        rows.grow(&profile.stacks, &profile.locations.hash);
+        rows.hash[rows.of(stack) as usize]
     }
 
     /// The same path has the same hash, whatever was recorded before it; another one has another.
@@ -285,7 +304,7 @@ mod tests {
         let mut profile = Profile::default();
         let object = profile.object(ObjectKind::Elf, "/a", &[0xab, 0x01]);
         let location = profile.location(object, ObjectAddr(0x10));
-        let id = profile.stack(StackId::EMPTY, location);
+        let id = profile.stack(&[location]);
         let location_hash = xxhash_rust::xxh3::xxh3_64(b"elf\0ab01\0\x10\0\0\0\0\0\0\0");
         let expected = xxhash_rust::xxh3::xxh3_64(&[0u64.to_le_bytes(), location_hash.to_le_bytes()].concat());
         assert_eq!(hash(&profile, id), expected);

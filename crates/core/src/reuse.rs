@@ -53,36 +53,27 @@ impl Profile {
 
     /// Which stacks have a frame at one of these addresses.
     fn stacks_at(&self, object: ObjectId, addresses: &[u64]) -> Vec<bool> {
-        let (parents, locations, _) = self.stacks.tree.columns(0);
-        let mut found = vec![false; parents.len()];
-        for stack in 1..parents.len() {
-            let location = locations[stack] as usize;
-            let address = || split_generation(self.locations.address[location]).0;
-            let is_there = self.locations.object[location] == object && addresses.binary_search(&address()).is_ok();
-            found[stack] = found[parents[stack] as usize] || is_there;
-        }
-        found
+        self.stacks.having(|location| {
+            let address = || split_generation(self.locations.address[location.index()]).0;
+            self.locations.object[location.index()] == object && addresses.binary_search(&address()).is_ok()
+        })
     }
 
     /// The stack with its frames in `object` where `address` says.
     fn moved(&mut self, stack: StackId, object: ObjectId, address: impl Fn(u64) -> ObjectAddr) -> StackId {
-        self.path(stack).into_iter().fold(StackId::EMPTY, |parent, location| {
-            let row = location.index();
-            let is_here = self.locations.object[row] == object;
-            let location = match is_here.then(|| address(split_generation(self.locations.address[row]).0)) {
-                Some(address) => self.location(object, address),
-                None => location,
-            };
-            self.stack(parent, location)
-        })
+        let mut path = self.path(stack);
+        for location in &mut path {
+            if self.locations.object[location.index()] == object {
+                let place = split_generation(self.locations.address[location.index()]).0;
+                *location = self.location(object, address(place));
+            }
+        }
+        self.stack(&path)
     }
 
     /// The locations of a stack, root first.
     fn path(&self, stack: StackId) -> Vec<LocationId> {
-        let (parents, locations, _) = self.stacks.tree.columns(0);
-        let parent = |stack: &usize| Some(parents[*stack] as usize);
-        let upwards = std::iter::successors(Some(stack.index()), parent).take_while(|stack| *stack > 0);
-        let mut path: Vec<LocationId> = upwards.map(|stack| LocationId(locations[stack])).collect();
+        let mut path: Vec<LocationId> = self.stacks.frames(stack).collect();
         path.reverse();
         path
     }
@@ -96,11 +87,11 @@ mod tests {
     /// A sample of made code that calls a library, with the stack main → made → library.
     fn sample(profile: &mut Profile, boottime_ns: u64, made: u64) {
         let objects = [(ObjectKind::Elf, 1), (ObjectKind::Jit, made), (ObjectKind::Elf, 2)];
-        let stack = objects.into_iter().fold(StackId::EMPTY, |parent, (kind, address)| {
+        let path = objects.map(|(kind, address)| {
             let object = profile.object(kind, "", &[]);
-            let location = profile.location(object, ObjectAddr(address));
-            profile.stack(parent, location)
+            profile.location(object, ObjectAddr(address))
         });
+        let stack = profile.stack(&path);
         profile.sample(SampleRow {
             boottime_ns,
             stack,

@@ -8,18 +8,18 @@ use arrow_schema::{Field, Schema};
 
 use crate::heap::Fate;
 use crate::off_cpu::WaitReasons;
-use crate::profile::{Profile, Taken};
+use crate::profile::{Profile, Tables, Taken};
 use crate::rows::{BlockIoRow, DeviceId, HeapRow, LocationId, ObjectId, ThreadStateRow, WakerRow};
 use crate::samples::Column;
+use crate::stacks::Rows;
 
 /// (name, column, whether it may be null)
 type Named = (&'static str, ArrayRef, bool);
 
 impl Profile {
-    pub(crate) fn tables_since(&self, taken: &Taken) -> Vec<(&'static str, RecordBatch)> {
-        let mut tables = self.sample_tables(taken.samples);
-        tables.extend([
-            ("stacks", self.stacks(taken.stacks)),
+    /// Those that say nothing of single samples or stacks.
+    pub(crate) fn tables_since(&self, taken: &Taken) -> Tables {
+        let mut tables = vec![
             ("locations", self.locations(taken.locations)),
             ("lines", self.lines(taken.lines)),
             ("functions", self.functions(taken.functions)),
@@ -29,20 +29,21 @@ impl Profile {
             ("processes", self.processes(taken.processes)),
             ("events", self.events(taken.events)),
             ("losses", self.losses()),
-        ]);
+        ];
         tables.extend((!self.event_totals.is_empty()).then(|| ("event_totals", self.event_totals())));
         tables.extend((!self.block_io_totals.is_empty()).then(|| ("block_io_totals", self.block_io_totals())));
         tables.extend((!self.heap_totals.is_empty()).then(|| ("heap_totals", self.heap_totals())));
         tables
     }
 
-    fn sample_tables(&self, first_id: u64) -> Vec<(&'static str, RecordBatch)> {
+    /// The table `samples` and what hangs on it. `stacks`: the rows that they name.
+    pub(crate) fn sample_tables(&self, first_id: u64, stacks: &Rows) -> Tables {
         let order = self.samples.by_time();
-        let mut tables = vec![("samples", self.samples(first_id, &order))];
+        let mut tables = vec![("samples", self.samples(first_id, &order, stacks))];
         let has_addresses = !self.samples.addresses.rows.is_empty();
         let has_states = !self.samples.thread_states.is_empty();
         let has_faults = !self.samples.faults.is_empty();
-        let has_off_cpu = !self.samples.off_cpu.is_empty();
+        let has_off_cpu = !self.samples.off_cpu.rows.is_empty();
         let has_wakers = !self.samples.wakers.is_empty();
         let has_block_io = !self.samples.block_io.is_empty();
         let has_heap = !self.samples.heap.is_empty();
@@ -54,14 +55,14 @@ impl Profile {
             tables.extend(has_states.then(|| ("thread_states", self.thread_states(&ids))));
             tables.extend(has_faults.then(|| ("faults", self.faults(&ids))));
             tables.extend(has_off_cpu.then(|| ("off_cpu", self.off_cpu(&ids))));
-            tables.extend(has_wakers.then(|| ("wakers", self.wakers(&ids)))); // of rows that have been off the CPU
+            tables.extend(has_wakers.then(|| ("wakers", self.wakers(&ids, stacks)))); // of rows that have been off the CPU
             tables.extend(has_block_io.then(|| ("block_io", self.block_io(&ids))));
             tables.extend(has_heap.then(|| ("heap", self.heap(&ids))));
         }
         tables
     }
 
-    fn samples(&self, first_id: u64, order: &[u32]) -> RecordBatch {
+    fn samples(&self, first_id: u64, order: &[u32], stacks: &Rows) -> RecordBatch {
         let samples = &self.samples;
         let rows = || order.iter().map(|&row| row as usize);
         let column = |column: &Column| uint64(rows().map(|row| column.get(row)));
@@ -72,8 +73,8 @@ impl Profile {
             ("duration_ns", column(&samples.duration_ns), false),
             ("cpu", uint16(rows().map(|row| samples.cpu[row])), false),
             ("thread", uint32(rows().map(|row| samples.thread[row].0)), false),
-            ("stack", uint32(rows().map(|row| samples.stack[row].0)), false),
-            ("value", column(&samples.value), false),
+            ("stack", uint32(rows().map(|row| stacks.of(samples.stack[row]))), false),
+            ("value", uint64(rows().map(|row| samples.value(row))), false),
             ("count", column(&samples.count), false),
             ("last_ns", uint64(rows().map(|row| samples.last_ns(row))), false),
             ("flags", uint32(rows().map(|row| samples.flags[row])), false),
@@ -138,24 +139,25 @@ impl Profile {
     }
 
     fn off_cpu(&self, ids: &[u64]) -> RecordBatch {
-        let mut rows: Vec<(u64, usize)> = (self.samples.off_cpu.iter().enumerate())
-            .map(|(at, (row, _))| (ids[*row as usize], at))
+        let absences = &self.samples.off_cpu;
+        let mut rows: Vec<(u64, usize)> = (absences.rows.iter().enumerate())
+            .map(|(at, row)| (ids[*row as usize], at))
             .collect();
         rows.sort_unstable();
-        let each = || rows.iter().map(|(_, at)| &self.samples.off_cpu[*at]);
+        let each = || rows.iter().map(|(_, at)| *at);
         let mut reasons = WaitReasons::new(self);
-        let reason = each().map(|(row, _)| reasons.of(self.samples.stack[*row as usize]));
+        let reason = each().map(|at| reasons.of(self.samples.stack[absences.rows[at] as usize]));
         let reason: Vec<&str> = reason.collect();
         table([
             ("sample", uint64(rows.iter().map(|row| row.0)), false),
-            ("state", utf8(each().map(|(_, away)| away.state.name())), false),
+            ("state", utf8(each().map(|at| absences.state[at].name())), false),
             ("reason", utf8(reason.into_iter()), false),
-            ("queued_ns", uint64(each().map(|(_, away)| away.queued_ns)), false),
+            ("queued_ns", uint64(each().map(|at| absences.queued_ns[at])), false),
         ])
     }
 
-    fn wakers(&self, ids: &[u64]) -> RecordBatch {
-        let by_id = |(row, waker): &(u32, WakerRow)| (ids[*row as usize], waker.thread.0, waker.stack.0);
+    fn wakers(&self, ids: &[u64], stacks: &Rows) -> RecordBatch {
+        let by_id = |(row, waker): &(u32, WakerRow)| (ids[*row as usize], waker.thread.0, stacks.of(waker.stack));
         let mut rows: Vec<_> = self.samples.wakers.iter().map(by_id).collect();
         rows.sort_unstable();
         table([
@@ -214,17 +216,6 @@ impl Profile {
 
     fn device_name(&self, device: DeviceId) -> &str {
         &self.devices[device.index()]
-    }
-
-    fn stacks(&self, first: usize) -> RecordBatch {
-        let (parent, location, depth) = self.stacks.tree.columns(first);
-        table([
-            ("id", ids(first, parent.len()), false),
-            ("parent", uint32(parent.iter().copied()), false),
-            ("location", uint32(location.iter().copied()), false),
-            ("depth", uint16(depth.iter().copied()), false),
-            ("hash", uint64(self.stacks.hash[first..].iter().copied()), false),
-        ])
     }
 
     fn locations(&self, first: usize) -> RecordBatch {
@@ -404,6 +395,19 @@ impl Profile {
             ("count", uint64(rows.iter().map(|row| row.count)), false),
             ("estimated", boolean(rows.iter().map(|row| row.estimated)), false),
             ("meaning", utf8(rows.iter().map(|row| &row.meaning)), false),
+        ])
+    }
+}
+
+impl Rows {
+    /// The table `stacks`, of rows that begin with this one. Their columns are not copied: they may be large.
+    pub(crate) fn into_table(self, first: usize) -> RecordBatch {
+        table([
+            ("id", ids(first, self.parent.len()), false),
+            ("parent", Arc::new(UInt32Array::from(self.parent)), false),
+            ("location", Arc::new(UInt32Array::from(self.location)), false),
+            ("depth", Arc::new(UInt16Array::from(self.depth)), false),
+            ("hash", Arc::new(UInt64Array::from(self.hash)), false),
         ])
     }
 }

@@ -215,7 +215,7 @@ mod tests {
     use crate::heap::{Estimate, Fate};
     use crate::perfmap::PerfMap;
     use crate::profile::Profile as Recorded;
-    use crate::rows::{EventRow, HeapRow, ObjectId, ObjectKind, ProcessRow, SampleRow, StackId};
+    use crate::rows::{EventRow, HeapRow, ObjectId, ObjectKind, ProcessRow, SampleRow};
     use crate::symbolize::{Source, Sources};
 
     struct ByKind;
@@ -247,11 +247,8 @@ mod tests {
         let kernel = profile.object(ObjectKind::Kernel, "[kernel]", &[]);
         let stripped = profile.object(ObjectKind::Jit, "[jit]", &[]);
         let path = [(program, 0x11), (program, 0x22), (kernel, 0x100), (stripped, 0x5)];
-        let mut stacks = vec![StackId::EMPTY];
-        for (object, address) in path {
-            let location = profile.location(object, ObjectAddr(address));
-            stacks.push(profile.stack(*stacks.last().unwrap(), location));
-        }
+        let locations = path.map(|(object, address)| profile.location(object, ObjectAddr(address)));
+        let stacks = [0, 1, 2, 3, 4].map(|frames| profile.stack(&locations[..frames]));
         let process = profile.process(ProcessRow {
             pid: 7,
             comm: "app".into(),
