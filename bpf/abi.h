@@ -277,6 +277,8 @@ struct counters {
 	u64 idle;
 	u64 filtered; /* not what was asked for */
 	u64 saved; /* what one of the next samples stands for, too (short absences, some of many requests), and who ended them */
+	u64 arrivals;           /* runs for a thread that came, left or was woken; steps of requests */
+	u64 samples;            /* runs that took a sample: what each switch counts is in one cache line up to here */
 	u64 emitted;            /* ring records of samples that are not combined */
 	u64 wakings;            /* ring records of kind RECORD_WAKING */
 	u64 steps;              /* ring records behind the first of a request, or of an allocation */
@@ -291,11 +293,9 @@ struct counters {
 	u64 user_ends[USER_ENDS];      /* walks of user stacks by enum user_end */
 	u64 targets_full;              /* children that could not be added to the filter */
 	u64 uncounted_faults;          /* threads whose page faults are in no process's sum, for want of room */
-	u64 samples;                   /* runs that took a sample */
-	u64 timed_samples;             /* of those, the ones that looked at the clock twice */
+	u64 timed_samples;             /* of the runs that took a sample, those that looked at the clock twice */
 	u64 timed_ns;                  /* spent in those */
-	u64 arrivals;                  /* runs for a thread that came, left or was woken; steps of requests */
-	u64 arrival_samples;           /* of those, the ones that took a sample */
+	u64 arrival_samples;           /* of the arrivals, those that took a sample */
 	u64 traps;                     /* runs for a call of an allocator, or its end */
 	u64 timed_passes;              /* of the others, those that looked at the clock twice */
 	u64 timed_passes_ns;           /* spent in those */

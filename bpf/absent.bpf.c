@@ -60,7 +60,7 @@ int look_at_absent(struct bpf_iter__task *context)
 
 	if (!task || !is_recorded(task))
 		return 0;
-	presence = bpf_task_storage_get(&presences, task, 0, 0);
+	presence = known_presence_of(task);
 	if (!presence || !presence->arrived_ns)
 		return 0;
 	if (config.off_cpu_at_departure) {

@@ -195,7 +195,7 @@ static __always_inline void leave_cpu(void *context, struct counters *counters)
 		counters->idle++;
 		return;
 	}
-	presence = task->flags & PF_KTHREAD ? 0 : bpf_task_storage_get(&presences, task, 0, 0);
+	presence = task->flags & PF_KTHREAD ? 0 : known_presence_of(task);
 	departure = presence ? departure_of(task) : 0;
 	if (!presence || !departure) {
 		counters->filtered++;

@@ -71,7 +71,7 @@ static __always_inline void leave_out(struct task_struct *task)
 
 	if (!config.filter_comm && !config.filter_cgroup)
 		return;
-	presence = bpf_task_storage_get(&presences, task, 0, 0);
+	presence = known_presence_of(task);
 	if (presence)
 		presence->arrived_ns = 0;
 }
@@ -132,6 +132,17 @@ int BPF_PROG(begin_presence, struct task_struct *task)
 
 	if (presence)
 		begin_presence_at(presence, task, task->sched_info.last_queued);
+	return 0;
+}
+
+/* The kernel forgets it: another one may have its place. */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(end_presence, struct task_struct *task)
+{
+	struct presence_place *place = place_of(task);
+
+	if (place && place->owner == (u64)task)
+		place->owner = 0;
 	return 0;
 }
 

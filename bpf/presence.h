@@ -21,6 +21,7 @@ struct presence {
  */
 u64 scheduler_clock_offset_ns;
 
+/* Of threads whose place another one has, and of all where threads are seen when they leave. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -28,8 +29,60 @@ struct {
 	__type(value, struct presence);
 } presences SEC(".maps");
 
+#define PRESENCE_PLACES 32768 /* 2 MiB; as many as there are numbers of threads by default */
+
+/* A cache line, found by the thread's number without a call: storage of threads takes 30 ns of each switch. */
+struct presence_place {
+	u64 owner; /* the task; 0: nobody */
+	struct presence presence;
+};
+
+_Static_assert(sizeof(struct presence_place) == 64, "a cache line");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* such an array begins with a page */
+	__uint(max_entries, PRESENCE_PLACES);
+	__type(key, u32);
+	__type(value, struct presence_place);
+} presence_places SEC(".maps");
+
+static __always_inline struct presence_place *place_of(struct task_struct *task)
+{
+	u32 number = task->pid & (PRESENCE_PLACES - 1);
+
+	return config.off_cpu_at_departure ? 0 : bpf_map_lookup_elem(&presence_places, &number);
+}
+
+static __always_inline bool take_place(struct presence_place *place, struct task_struct *task)
+{
+	if (place->owner || __sync_val_compare_and_swap(&place->owner, 0, (u64)task))
+		return false;
+	__builtin_memset(&place->presence, 0, sizeof(place->presence));
+	return true;
+}
+
+/* NULL where it has none. */
+static __always_inline struct presence *known_presence_of(struct task_struct *task)
+{
+	struct presence_place *place = place_of(task);
+
+	if (place && place->owner == (u64)task)
+		return &place->presence;
+	return bpf_task_storage_get(&presences, task, 0, 0);
+}
+
+/* NULL for want of memory. */
 static __always_inline struct presence *presence_of(struct task_struct *task)
 {
+	struct presence *presence = known_presence_of(task);
+	struct presence_place *place;
+
+	if (presence)
+		return presence;
+	place = place_of(task);
+	if (place && take_place(place, task))
+		return &place->presence;
 	return bpf_task_storage_get(&presences, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 

@@ -66,7 +66,7 @@ static __always_inline u64 record_waker(void *context, u64 now_ns, struct counte
 
 static __always_inline void look_at_waking(void *context, struct task_struct *task, struct counters *counters)
 {
-	struct presence *presence = task->flags & PF_KTHREAD ? 0 : bpf_task_storage_get(&presences, task, 0, 0);
+	struct presence *presence = task->flags & PF_KTHREAD ? 0 : known_presence_of(task);
 	u64 now_ns;
 
 	if (!presence || !presence->arrived_ns) {

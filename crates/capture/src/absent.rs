@@ -24,10 +24,10 @@ impl Absent {
         let (kept, unused): (&[&str], &[&str]) = match options.off_cpu_at_departure {
             true => (
                 &["presences", "settings", "targets", "last_departures"],
-                &["counters", "cgroups"],
+                &["counters", "cgroups", "presence_places"],
             ),
             false => (
-                &["presences", "settings", "targets"],
+                &["presences", "presence_places", "settings", "targets"],
                 &["counters", "cgroups", "last_departures"],
             ),
         };

@@ -150,6 +150,11 @@ impl Options {
         self.pids.is_empty() || self.wakers
     }
 
+    /// Whether threads are seen where they come back to a CPU.
+    pub fn sees_arrivals(&self) -> bool {
+        !self.off_cpu_at_departure && self.off_cpu_event().is_some()
+    }
+
     /// Whether time off the CPU is seen where threads leave.
     pub fn sees_departures(&self) -> bool {
         self.off_cpu_at_departure && self.off_cpu_event().is_some()

@@ -684,6 +684,7 @@ fn load(
     for (name, is_used) in [
         ("thread_faults", fault_totals::are_wanted(options, triggers)),
         ("presences", options.off_cpu_event().is_some()),
+        ("presence_places", options.sees_arrivals()),
         ("last_departures", options.sees_departures()),
         ("new_sites", options.sees_departures()),
         ("fault_times", config.timed_faults != 0),
@@ -729,9 +730,7 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: Block
     match name.to_str() {
         Some("sample_event") => triggers.iter().any(is_counter),
         Some("sample_tracepoint") => triggers.iter().any(is_tracepoint),
-        Some("arrive" | "begin_presence" | "begin_presences") => {
-            options.off_cpu_event().is_some() && !options.off_cpu_at_departure
-        }
+        Some("arrive" | "begin_presence" | "begin_presences" | "end_presence") => options.sees_arrivals(),
         Some("depart" | "begin_departures" | "begin_all_departures" | "expect_last_departure") => {
             options.sees_departures()
         }
