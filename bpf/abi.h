@@ -116,6 +116,7 @@ struct block_step {
 	u8 step;    /* enum block_step_kind */
 	u8 traits;  /* enum block_trait */
 	u8 reserved[2];
+	u64 cgroup; /* with BLOCK_FIRST, the number of the one that it is charged to; 0: not told */
 };
 enum block_step_kind {
 	BLOCK_SUBMIT = 1, /* by the thread that asks for it; before Linux 6.5 when it comes to the scheduler's queue */

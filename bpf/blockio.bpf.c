@@ -152,6 +152,7 @@ static __always_inline void submit(void *context, struct request *request, u8 st
 	since_ns = sample->header.boottime_ns;
 	step = describe_step(request, step_kind);
 	step.traits = BLOCK_FIRST;
+	step.cgroup = charged_cgroup(request);
 	if (!is_submitter_wanted(task)) {
 		step.traits |= BLOCK_UNWANTED;
 		counters->filtered++;

@@ -33,6 +33,21 @@ static __always_inline u32 device_of(struct request *request)
 	return disk ? disk->major << 20 | disk->first_minor : 0;
 }
 
+#define UNIFIED_HIERARCHY 0 /* of cgroups: version 2 */
+
+/* For a write from the page cache this is the one whose process wrote there, whoever submits it. */
+static __always_inline u64 charged_cgroup(struct request *request)
+{
+	struct cgroup *cgroup;
+
+	if (!bpf_core_field_exists(struct bio, bi_blkg)) /* a kernel without CONFIG_BLK_CGROUP */
+		return 0;
+	cgroup = BPF_CORE_READ(request, bio, bi_blkg, blkcg, css.cgroup);
+	if (!cgroup || BPF_CORE_READ(cgroup, root, hierarchy_id) != UNIFIED_HIERARCHY)
+		return 0;
+	return BPF_CORE_READ(cgroup, kn, id);
+}
+
 static __always_inline struct block_step describe_step(struct request *request, u8 step)
 {
 	u64 sector = request->__sector;

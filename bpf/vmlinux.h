@@ -214,7 +214,37 @@ struct request_queue {
 	struct elevator_queue *elevator;
 };
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup_root {
+	int hierarchy_id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+};
+
+struct bio {
+	struct blkcg_gq *bi_blkg;
+};
+
 struct request {
+	struct bio *bio;
 	struct request_queue *q;
 	u32 cmd_flags;
 	u32 rq_flags;

@@ -154,7 +154,7 @@ def test_requests_that_overlap_are_on_tracks_of_their_own():
     duration_ns = with_columns(profile.table("samples"), duration_ns=[ms * MS for ms in took.values()])
     requests = [{"sample": row, "operation": "read", "bytes": 4096} for row in range(3)]
     absent = {"device": "vda", "sync": True, "meta": False, "sector": 0, "queue_ns": None, "device_ns": 7,
-              "requeues": 0, "failed": False}  # fmt: skip
+              "requeues": 0, "failed": False, "cgroup": ""}  # fmt: skip
     profile = profile.derive({"block_io": make_table("block_io", [absent | one for one in requests])})
     trace = Trace(profile.derive({"samples": duration_ns}), start_ns=START_NS)
     assert [row[1:4] for row in trace.slices()] == [

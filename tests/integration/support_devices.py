@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from stackhound.recording.cgroups import cgroup_mount
 from support_workloads import require
 
 if TYPE_CHECKING:
@@ -39,6 +41,24 @@ def disk_counts(device: str) -> DiskCounts:
     flushes = numbers[15] if len(numbers) > 15 else 0
     sizes = (read_sectors * SECTOR_BYTES, write_sectors * SECTOR_BYTES)
     return DiskCounts(reads, sizes[0], read_ms, writes, sizes[1], write_ms, flushes)
+
+
+@contextmanager
+def control_group(*controllers: str) -> Iterator[Path]:
+    """A control group (version 2) that accounts for these."""
+    mount = cgroup_mount()
+    if mount is None or not {*controllers} <= {*(mount / "cgroup.controllers").read_text().split()}:
+        pytest.skip(f"needs cgroup v2 with the controllers {', '.join(controllers)}")
+    group = mount / f"stackhound-{os.getpid()}"
+    switches = mount / "cgroup.subtree_control"
+    before = {*switches.read_text().split()}
+    switches.write_text(" ".join(f"+{name}" for name in controllers))
+    group.mkdir()
+    try:
+        yield group
+    finally:
+        group.rmdir()
+        switches.write_text(" ".join(f"-{name}" for name in controllers if name not in before))
 
 
 @contextmanager

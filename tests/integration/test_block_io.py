@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 from stackhound.profile.requests import request_totals
 from stackhound.profile.schema import SampleFlag
-from support_devices import disk_counts, loop_device
+from support_devices import control_group, disk_counts, loop_device
 from support_profiles import assert_accounted_for, samples_of
 from support_recordings import record_whole, recorder, run_stackhound, wait_for
-from support_workloads import Program, build, line_of, require
+from support_workloads import BUILT, Program, build, line_of, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +117,28 @@ def test_the_time_of_a_request_is_that_in_the_queue_and_on_the_device(device: Pa
         assert one.queue_ns is not None
         assert one.device_ns is not None
         assert one.queue_ns + one.device_ns == one.duration_ns == one.sample.value
+
+
+@pytest.mark.kernel_guest
+def test_what_the_kernel_writes_later_is_charged_to_the_writers_control_group() -> None:
+    """The thread that submits it is one of the kernel's. Not in /tmp, which may be memory."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    path = BUILT / f"written-{os.getpid()}"
+    write = f"echo $$ > $0/cgroup.procs && exec dd if=/dev/zero of={path} bs=1M count=8 status=none"
+    with control_group("io", "memory") as group:
+        try:
+            with recorder(events=("block-io",)) as recording:
+                subprocess.run(["sh", "-c", write, group], check=True)
+                subprocess.run(["sync"], check=True)
+        finally:
+            path.unlink(missing_ok=True)
+    profile = recording.profile
+    charged = zip(requests_of(profile), profile.texts("block_io", "cgroup"), strict=True)
+    bytes_of: Counter[str] = Counter()
+    for request, cgroup in charged:
+        if request.operation == "write" and request.sample.comm.startswith("kworker"):
+            bytes_of[cgroup] += request.bytes
+    assert bytes_of[f"/{group.name}"] >= 8 << 20
 
 
 def test_requests_of_other_processes_are_left_out(device: Path) -> None:

@@ -8,6 +8,7 @@ use stackhound_core::rows::{BlockIoRow, BlockIoTotalRow, DeviceId, SampleRow};
 
 use crate::abi;
 use crate::block_devices::BlockDevices;
+use crate::cgroups::Cgroups;
 use crate::error::Result;
 use crate::options::Options;
 use crate::programs::Programs;
@@ -29,6 +30,8 @@ pub struct HeldSample {
 /// What is known of a request's submission.
 struct Origin {
     is_wanted: bool,
+    /// The number of the one that it is charged to; 0: not told.
+    cgroup: u64,
     sample: Option<Box<HeldSample>>,
 }
 
@@ -46,6 +49,7 @@ pub struct BlockIo {
     steps: Vec<Record<Origin>>,
     requests: Requests<Origin>,
     devices: BlockDevices,
+    cgroups: Cgroups,
     totals: BTreeMap<(DeviceId, &'static str), Total>,
     /// Samples whose request has not ended.
     held: u64,
@@ -58,6 +62,7 @@ impl BlockIo {
         self.held += u64::from(sample.is_some());
         let origin = has(abi::BLOCK_FIRST).then(|| Origin {
             is_wanted: !has(abi::BLOCK_UNWANTED),
+            cgroup: step.cgroup,
             sample: sample.map(Box::new),
         });
         self.steps.push(Record {
@@ -114,6 +119,7 @@ impl BlockIo {
             device_ns: request.device_ns(),
             requeues: request.requeues,
             is_failure: request.is_failure,
+            cgroup: profile.cgroup(self.cgroups.path(request.origin.cgroup)),
         };
         let (end_ns, duration_ns) = (request.end_boottime_ns, request.duration_ns());
         let mut sample = *request.origin.sample?;

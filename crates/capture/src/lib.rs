@@ -14,6 +14,7 @@ mod block_io;
 mod block_tracepoints;
 mod board;
 pub mod bpf;
+mod cgroups;
 mod combining;
 mod cost;
 mod cpus;

@@ -295,12 +295,15 @@ mod tests {
 
     #[test]
     fn a_step_of_a_request_needs_no_stack() {
-        let step = [0xffff_8000, 2048, 8 << 20 | 1 | 1 << 32, 4096 | 5 << 32 | 16 << 40];
+        let step = [0xffff_8000, 2048, 8 << 20 | 1 | 1 << 32, 4096 | 5 << 32 | 16 << 40, 77];
         let mut words = words(abi::RECORD_BLOCK_IO, 0, 0, &[]);
         words.extend(step);
         let sample = RawSample::parse(&words).unwrap();
         let step = sample.block_step.unwrap();
-        assert_eq!((step.device, step.flags, step.bytes), (8 << 20 | 1, 1, 4096));
+        assert_eq!(
+            (step.device, step.flags, step.bytes, step.cgroup),
+            (8 << 20 | 1, 1, 4096, 77)
+        );
         assert_eq!(
             (u32::from(step.step), u32::from(step.traits)),
             (abi::BLOCK_COMPLETE, abi::BLOCK_LAST)

@@ -8,8 +8,8 @@ use hashbrown::HashSet;
 use crate::address::ObjectAddr;
 use crate::intern::{Locations, Objects, Threads};
 use crate::rows::{
-    BlockIoTotalRow, DeviceId, EventRow, EventTotalRow, HeapTotalRow, LocationId, MappingRow, ObjectId, ObjectKind,
-    ProcessId, ProcessRow, SampleRow, StackId, ThreadId, ThreadStateRow,
+    BlockIoTotalRow, CgroupId, DeviceId, EventRow, EventTotalRow, HeapTotalRow, LocationId, MappingRow, ObjectId,
+    ObjectKind, ProcessId, ProcessRow, SampleRow, StackId, ThreadId, ThreadStateRow,
 };
 use crate::samples::Samples;
 use crate::stacks::{Rows, Stacks};
@@ -36,6 +36,8 @@ pub struct Profile {
     pub(crate) event_totals: Vec<EventTotalRow>,
     /// Names of block devices.
     pub(crate) devices: Vec<String>,
+    /// Paths of control groups that requests are charged to.
+    pub(crate) cgroups: Vec<String>,
     pub(crate) block_io_totals: Vec<BlockIoTotalRow>,
     pub(crate) heap_totals: Vec<HeapTotalRow>,
     pub(crate) samples: Samples,
@@ -128,6 +130,11 @@ impl Profile {
     /// The block device of this name. There are few.
     pub fn device(&mut self, name: &str) -> DeviceId {
         DeviceId(number(&mut self.devices, name))
+    }
+
+    /// The control group of this path; empty: not known. There are few.
+    pub fn cgroup(&mut self, path: &str) -> CgroupId {
+        CgroupId(number(&mut self.cgroups, path))
     }
 
     /// What all requests to a device with one operation come to, known at the end.

@@ -46,6 +46,10 @@ id! {
     /// A block device: no table, its name is in the rows that are about it.
     DeviceId
 }
+id! {
+    /// A control group, likewise.
+    CgroupId
+}
 
 impl StackId {
     /// The stack without frames.
@@ -293,6 +297,8 @@ pub struct BlockIoRow {
     pub requeues: u32,
     /// Whether some bytes of it were not read or written.
     pub is_failure: bool,
+    /// The one that it is charged to, by [`crate::profile::Profile::cgroup`].
+    pub cgroup: CgroupId,
 }
 
 /// All requests to a device with one operation.

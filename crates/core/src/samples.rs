@@ -3,8 +3,8 @@
 use hashbrown::HashMap;
 
 use crate::rows::{
-    BlockIoRow, DeviceId, HeapRow, ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId, ThreadStateRow,
-    WakerRow,
+    BlockIoRow, CgroupId, DeviceId, HeapRow, ObjectId, OffCpuRow, OffCpuState, SampleRow, StackId, ThreadId,
+    ThreadStateRow, WakerRow,
 };
 
 /// A column that takes no memory while all its values are the same.
@@ -84,14 +84,14 @@ type Key = (u16, u16, ThreadId, StackId, Manner);
 enum Manner {
     Plain,
     OffCpu(OffCpuState),
-    BlockIo(DeviceId, &'static str),
+    BlockIo(DeviceId, &'static str, CgroupId),
 }
 
 impl Manner {
     fn of(sample: &SampleRow) -> Self {
         match (sample.off_cpu, sample.block_io) {
             (Some(away), _) => Self::OffCpu(away.state),
-            (_, Some(request)) => Self::BlockIo(request.device, request.operation),
+            (_, Some(request)) => Self::BlockIo(request.device, request.operation, request.cgroup),
             _ => Self::Plain,
         }
     }
@@ -326,6 +326,7 @@ mod tests {
                 device_ns: Some(2),
                 requeues: 0,
                 is_failure: operation == "write",
+                cgroup: CgroupId(0),
             }),
             ..sample(0, 100)
         };

@@ -196,6 +196,11 @@ impl Profile {
             ),
             ("requeues", uint32(each().map(|request| request.requeues)), false),
             ("failed", boolean(each().map(|request| request.is_failure)), false),
+            (
+                "cgroup",
+                utf8(each().map(|request| &self.cgroups[request.cgroup.index()])),
+                false,
+            ),
         ])
     }
 

@@ -3,7 +3,7 @@
 comm, pid, tid, process, thread     of the sample
 stack                               whether the sample's user stack is complete, and if not why
 state, reason                       of time off the CPU: how a thread left it, and what it waited for
-device, operation                   of requests to block devices
+device, operation, charged          of requests to block devices; the control group that one is charged to
 memory                              of page faults: the file that was touched, or the kind of memory
 object, symbol, file, line          of each frame: ``self`` at the leaf, ``total`` anywhere in the stack
 """
@@ -90,6 +90,7 @@ PROPERTY_KEYS: Final[dict[str, Callable[[Profile, Event], tuple[Sequence[Cell], 
     "waker": wakers,
     "device": lambda profile, event: requests_by(profile, event, "device"),
     "operation": lambda profile, event: requests_by(profile, event, "operation"),
+    "charged": lambda profile, event: requests_by(profile, event, "cgroup"),
     "memory": lambda profile, event: (memory_names(profile), touched_memory(profile, event)),
 }
 SAMPLE_KEYS: Final = (*THREAD_KEYS, *PROPERTY_KEYS)

@@ -71,8 +71,8 @@ ROOTS: Final[dict[str, Root]] = {"process": "process", "thread": "thread"}
     "sort",
     type=split_names,
     metavar="KEY,...",
-    help="By comm, pid, tid, process, thread, stack, state, reason, waker, device, operation, memory, object, symbol, "
-    "file, line. "
+    help="By comm, pid, tid, process, thread, stack, state, reason, waker, device, operation, charged, memory, object, "
+    "symbol, file, line. "
     "--tree: process or thread.",
 )
 @click.option("--tree", "as_tree", is_flag=True, help="The call tree.")

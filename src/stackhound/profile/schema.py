@@ -182,6 +182,7 @@ OPTIONAL_TABLES: Final[dict[str, dict[str, str]]] = {
         "device_ns": "uint64?",  # from then on
         "requeues": "uint32",  # times that the device had no room for it
         "failed": "bool",
+        "cgroup": "utf8",  # charged with it; of the page cache's writes that of the writer; empty: not told
     },
     # All requests that were asked for and have ended, sampled or not.
     "block_io_totals": {
