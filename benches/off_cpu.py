@@ -7,7 +7,8 @@ Windows of a second with a recorder alternate with windows without one (ABBA). T
 second of the clock on the wall. Beside it: a sample for each absence, and perf with a stack at each switch.
 
 Then a program whose threads are away at known places says how long each was (tests/fixtures/workloads/absences.c):
-what is recorded of each is held against it.
+what is recorded of each is held against it, and so is each place's share of all the time; beside it libbpf-tools'
+offcputime, where it is there and the kernel takes it.
 
 Controls: windows without a recorder against windows without one must show no difference, and perf must show one.
 """
@@ -15,17 +16,22 @@ Controls: windows without a recorder against windows without one must show no di
 from __future__ import annotations
 
 import argparse
+import re
+import shutil
+import signal
 import subprocess
 import tempfile
 from collections import Counter
 from pathlib import Path
 
+from harness.bpf_statistics import holds_links
 from harness.build import OUTPUT, REPOSITORY, STACKHOUND, compile_program
 from harness.estimate import Estimate, estimate
 from harness.load import working
 from harness.machine import cpus
 from harness.report import Report
 from harness.samplers import Nothing, Perf, Stackhound
+from harness.waiting import wait_until
 from harness.windows import Round, Window, measure_rounds
 from stackhound import load
 
@@ -40,6 +46,8 @@ OURS, EXACT, PERF = "stackhound -e off-cpu", "stackhound --off-cpu-exact", "perf
 BEFORE = "stackhound -e off-cpu, as before Linux 6.15"
 ROUNDS = 50
 TARGET_TIME = 0.01  # of each thread's
+TARGET_POINTS = 2.0  # of each place's share
+PEER = "offcputime"
 ABSENCES = REPOSITORY / "tests" / "fixtures" / "workloads" / "absences.c"
 
 
@@ -65,6 +73,7 @@ def main() -> None:
         judge(report, name, rounds, [sampler.name for sampler in samplers[1:]], target_percent)
     compare_times(report, OURS)
     compare_times(report, BEFORE, "--off-cpu-at-departure")
+    compare_shares(report)
     report.finish()
 
 
@@ -108,22 +117,68 @@ def compare_times(report: Report, name: str, *how: str) -> None:
     )
 
 
-def record_absences(*how: str) -> tuple[dict[str, int], Counter[str]]:
+def compare_shares(report: Report) -> None:
+    """Of each place in all the time away: many short absences, few long ones."""
+    runs = {OURS: record_absences()}
+    if shutil.which(PEER):
+        runs[PEER] = follow_absences()
+    errors = {name: share_errors(truth, recorded) for name, (truth, recorded) in runs.items()}
+    rows = [(place, *(f"{each[place]:+.2f}" for each in errors.values())) for place in errors[OURS]]
+    report.table("shares of places, points too much", ("place", *errors), rows, errors)
+    worst = max(map(abs, errors[OURS].values()))
+    report.target("shares of places", f"within {TARGET_POINTS:.0f} points", f"{worst:.2f}", worst <= TARGET_POINTS)
+
+
+def share_errors(truth: dict[str, int], recorded: Counter[str]) -> dict[str, float]:
+    """In points of all time away."""
+    whole, found = sum(truth.values()), sum(recorded[place] for place in truth)
+    return {place: 100 * (recorded[place] / max(found, 1) - ns / whole) for place, ns in truth.items()}
+
+
+def compile_absences() -> Path:
     program = OUTPUT / "absences"
     subprocess.run(["gcc", "-O2", "-g", "-pthread", "-o", program, ABSENCES], check=True)
+    return program
+
+
+def record_absences(*how: str) -> tuple[dict[str, int], Counter[str]]:
+    program = compile_absences()
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "a.hound")
         command = (STACKHOUND, "record", "--as-root", "-e", "off-cpu", *how, "-o", path, "--", program, str(ROUNDS))
         done = subprocess.run(command, check=True, capture_output=True, input="go\n", text=True)
         profile = load(path)
-    told = (line.split() for line in done.stdout.splitlines()[1:])
-    truth = {name: int(value) for name, value in told if name not in ("absences", "take_turns")}
     threads = profile.texts("threads", "comm")
     recorded: Counter[str] = Counter()
     rows = zip(profile.numbers("samples", "thread").tolist(), profile.numbers("samples", "value").tolist(), strict=True)
     for thread, value in rows:
         recorded[threads[thread]] += value
-    return truth, recorded
+    return parse_truth(done.stdout), recorded
+
+
+def follow_absences() -> tuple[dict[str, int], Counter[str]]:
+    """As the peer counts them, which cannot run a command: the program waits until it is followed."""
+    program = subprocess.Popen(
+        [compile_absences(), str(ROUNDS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    peer = subprocess.Popen(
+        [PEER, "-p", str(program.pid)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    wait_until(f"{PEER} to follow threads", lambda: holds_links(peer.pid))
+    said, _ = program.communicate("go\n")
+    peer.send_signal(signal.SIGINT)
+    counted, _ = peer.communicate()
+    stacks = re.findall(r"^ +- +(\S+) \(\d+\)\n +(\d+)$", counted, re.MULTILINE)
+    recorded: Counter[str] = Counter()
+    for thread, us in stacks:
+        recorded[thread] += 1_000 * int(us)
+    return parse_truth(said), recorded
+
+
+def parse_truth(said: str) -> dict[str, int]:
+    """Nanoseconds away, by thread; those that compete for a CPU have the same name and are left out."""
+    told = (line.split() for line in said.splitlines()[1:])
+    return {name: int(value) for name, value in told if name not in ("absences", "take_turns")}
 
 
 if __name__ == "__main__":
