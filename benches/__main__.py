@@ -19,6 +19,7 @@ BENCHES = Path(__file__).parent
 #: In the order of docs/performance.md.
 NAMES = (
     "sample_cost",
+    "kernel_walk",
     "slowdown",
     "collector",
     "finish",

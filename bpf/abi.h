@@ -292,6 +292,9 @@ struct counters {
 	u64 kernel_truncated;
 	u64 user_unreadable;
 	u64 user_ends[USER_ENDS];      /* walks of user stacks by enum user_end */
+	u64 kernel_walks;              /* of kernel stacks, by the kernel's tables */
+	u64 kernel_walks_failed;       /* the kernel was asked after all */
+	u64 kernel_walks_differ;       /* from what the kernel finds, where both were asked for */
 	u64 targets_full;              /* children that could not be added to the filter */
 	u64 uncounted_faults;          /* threads whose page faults are in no process's sum, for want of room */
 	u64 timed_samples;             /* of the runs that took a sample, those that looked at the clock twice */
@@ -338,7 +341,7 @@ struct config {
 	u8 off_cpu_at_departure; /* threads are seen when they leave a CPU, not when they come back */
 	u8 tells_end;            /* block_io_done does; otherwise it is when the last byte is done */
 	u8 asyncio;              /* the task that a thread of Python's runs is told */
-	u8 reserved;
+	u8 kernel_walk;          /* enum kernel_walker */
 	u32 heap_event;          /* its index */
 	u64 heap_interval_bytes; /* one allocation in so many bytes is a sample, where allocators are watched */
 };
@@ -359,6 +362,25 @@ struct fault_counts {
 struct named_address {
 	u64 address;
 	u8 name[NAME_BYTES];
+};
+
+/* Who walks a kernel stack that begins with registers. */
+enum kernel_walker {
+	KERNEL_WALK_ITS_OWN = 0,
+	KERNEL_WALK_TABLES =
+		1, /* our programs, by the kernel's tables (ORC); the kernel where they do not lead to the end */
+	KERNEL_WALK_COMPARED = 2, /* both, and where they differ is counted */
+};
+
+/* Where the kernel's own unwind tables lie (arch/x86/kernel/unwind_orc.c), and the code that they are for. */
+struct orc_tables {
+	u64 text_start;
+	u64 text_end;
+	u64 places;  /* of each entry, as 32-bit distances from themselves: __start_orc_unwind_ip */
+	u64 entries; /* __start_orc_unwind */
+	u64 places_end;
+	u32 count; /* 0: there are none */
+	u32 reserved;
 };
 
 /*

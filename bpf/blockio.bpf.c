@@ -123,7 +123,7 @@ static __always_inline void sample_submitter(void *context, struct task_struct *
 		step->traits |= BLOCK_UNWANTED;
 		return;
 	}
-	walk(context, task, sample, true, HOOK_SUBMISSION);
+	walk(context, task, sample, HOOK_SUBMISSION);
 	count_walk(sample, counters);
 	step->traits |= BLOCK_SAMPLED;
 	sample->header.boottime_ns = bpf_ktime_get_boot_ns(); /* it goes on from here: the walk is no time of its own */

@@ -82,7 +82,7 @@ static __always_inline u32 take_stack(void *context, struct task_struct *task, u
 	sample->header.event = config.off_cpu_event;
 	if (!sample->header.tgid)
 		return STACK_NO_PROCESS;
-	walk(context, task, sample, true, HOOK_ARRIVAL);
+	walk(context, task, sample, HOOK_ARRIVAL);
 	count_walk(sample, counters);
 	words = stack_words(sample);
 	sample->words[words % MAX_SAMPLE_WORDS] = number;

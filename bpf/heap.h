@@ -61,7 +61,7 @@ static __always_inline void write_heap_step(void *context, struct task_struct *t
 		return;
 	}
 	if (step->step == HEAP_ALLOCATED) {
-		walk(context, task, sample, false, HOOK_ALLOCATION);
+		walk_program(context, task, sample, HOOK_ALLOCATION);
 		count_walk(sample, counters);
 		counters->emitted++;
 	} else {

@@ -15,12 +15,73 @@
 #include "emit.h"
 #include <bpf/bpf_tracing.h>
 
+#if defined(__TARGET_ARCH_x86)
+/* struct inactive_task_frame of arch/x86/include/asm/switch_to.h: what __switch_to_asm() saves, in words. */
+#define SAVED_BP 5
+#define SAVED_RETURN 6
+#define SAVED_WORDS 7
+
+/*
+ * __schedule() has a frame pointer on many kernels, and its frame the same size always: so far is it from the stack
+ * pointer to the frame pointer, as most of the threads say that are away. A walk that begins wrong leads nowhere, and the
+ * kernel is asked then.
+ */
+static volatile u64 schedule_frame_bytes;
+static volatile u64 schedule_frame_votes;
+#define MAX_SCHEDULE_FRAME_BYTES 1024
+
+static __always_inline void learn_schedule_frame(struct task_struct *task)
+{
+	u64 saved = task->thread.sp;
+	u64 bp, bytes;
+
+	if (task->on_cpu || !(task->nvcsw + task->nivcsw) || !read_kernel_word(saved + SAVED_BP * sizeof(u64), &bp))
+		return;
+	bytes = bp - saved - SAVED_WORDS * sizeof(u64);
+	if (bytes > MAX_SCHEDULE_FRAME_BYTES)
+		return;
+	if (!schedule_frame_votes)
+		schedule_frame_bytes = bytes;
+	schedule_frame_votes += bytes == schedule_frame_bytes ? 1 : -1; /* Boyer and Moore's majority */
+}
+
+/*
+ * Where a thread left and came back: in __schedule(), whose frame begins where that of the call of __switch_to_asm() ended.
+ * The word below is the address that its present call returns to, the one that led here.
+ */
+static __always_inline struct kernel_place arrival_place(struct task_struct *task)
+{
+	u64 saved = task->thread.sp;
+	struct kernel_place place = {.sp = saved + SAVED_WORDS * sizeof(u64), .is_call = true};
+
+	if (!read_kernel_word(saved + SAVED_RETURN * sizeof(u64), &place.ip))
+		place.ip = 0;
+	place.bp = place.sp + schedule_frame_bytes;
+	place.has_bp = schedule_frame_votes;
+	return place;
+}
+#else
+static __always_inline void learn_schedule_frame(struct task_struct *task)
+{
+	(void)task;
+}
+
+static __always_inline struct kernel_place arrival_place(struct task_struct *task)
+{
+	struct kernel_place unknown = {};
+
+	(void)task;
+	return unknown;
+}
+#endif
+
 static __always_inline void take_off_cpu_sample(void *context, struct task_struct *task, const struct off_cpu *away,
 						u64 weight_ns, struct counters *counters)
 {
 	u64 now_ns = bpf_ktime_get_boot_ns();
 	struct ring *ring = this_cpu_ring(HOOK_ARRIVAL);
 	struct sample *sample = ring ? next_sample(ring) : 0;
+	struct kernel_place place;
 
 	scheduler_clock_offset_ns = now_ns - task->sched_info.last_arrival;
 	if (!sample) {
@@ -35,7 +96,8 @@ static __always_inline void take_off_cpu_sample(void *context, struct task_struc
 		counters->lost_no_process++;
 		return;
 	}
-	walk(context, task, sample, true, HOOK_ARRIVAL);
+	place = arrival_place(task);
+	walk_from(context, &place, task, sample, true, HOOK_ARRIVAL);
 	count_walk(sample, counters);
 	commit(ring, add_off_cpu(sample, stack_words(sample), away));
 	counters->emitted++;
@@ -154,6 +216,8 @@ int begin_presences(struct bpf_iter__task *context)
 	struct presence *presence = task && !(task->flags & PF_KTHREAD) ? presence_of(task) : 0;
 	u64 now_ns = bpf_get_current_task_btf()->sched_info.last_arrival;
 
+	if (task)
+		learn_schedule_frame(task);
 	if (presence && !presence->arrived_ns)
 		begin_presence_at(presence, task, now_ns);
 	return 0;

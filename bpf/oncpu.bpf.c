@@ -29,6 +29,7 @@ struct hit {
 	u64 address; /* of the memory that was touched; 0: not told */
 	u32 event;
 	bool in_kernel;
+	struct kernel_place place; /* if it was in the kernel */
 };
 
 static __always_inline u32 event_index(void *context)
@@ -77,7 +78,7 @@ static __always_inline void hand_over(struct sample *sample, u64 address, struct
 	}
 }
 
-static __always_inline void take_sample(void *context, struct task_struct *task, struct hit hit,
+static __always_inline void take_sample(void *context, struct task_struct *task, const struct hit *hit,
 					struct counters *counters)
 {
 	u64 now_ns = bpf_ktime_get_boot_ns();
@@ -89,20 +90,20 @@ static __always_inline void take_sample(void *context, struct task_struct *task,
 		return;
 	}
 	describe(sample, task, now_ns);
-	sample->header.period = hit.period;
-	sample->header.event = hit.event;
+	sample->header.period = hit->period;
+	sample->header.event = hit->event;
 	if (!sample->header.tgid) {
 		counters->lost_no_process++;
 		return;
 	}
-	walk(context, task, sample, hit.in_kernel, HOOK_EVENT);
+	walk_from(context, &hit->place, task, sample, hit->in_kernel, HOOK_EVENT);
 	count_walk(sample, counters);
-	hand_over(sample, hit.address, ring, counters);
+	hand_over(sample, hit->address, ring, counters);
 	count_time(now_ns, counters);
 }
 
 /* Enters, filters, samples; idle leaves first. */
-static __always_inline void handle(void *context, struct hit hit, struct counters *counters)
+static __always_inline void handle(void *context, const struct hit *hit, struct counters *counters)
 {
 	struct task_struct *task = current_task();
 
@@ -110,8 +111,8 @@ static __always_inline void handle(void *context, struct hit hit, struct counter
 		counters->idle++;
 		return;
 	}
-	counters->event_entries[hit.event]++;
-	if (!is_wanted(task) || !has_wanted_part(READ(task, flags), hit.in_kernel)) {
+	counters->event_entries[hit->event]++;
+	if (!is_wanted(task) || !has_wanted_part(READ(task, flags), hit->in_kernel)) {
 		counters->filtered++;
 		return;
 	}
@@ -125,6 +126,21 @@ static __always_inline bool interrupted_kernel(const bpf_user_pt_regs_t *regs)
 #else
 	return (regs->pstate & 0xf) != 0; /* exception level and stack pointer; 0 is EL0t */
 #endif
+}
+
+static __always_inline struct kernel_place interrupted_place(const bpf_user_pt_regs_t *regs)
+{
+	struct kernel_place place = {};
+
+#if defined(__TARGET_ARCH_x86)
+	place.ip = regs->ip;
+	place.sp = regs->sp;
+	place.bp = regs->bp;
+	place.has_bp = true;
+#else
+	(void)regs; /* the kernel keeps frame pointers, and needs no tables */
+#endif
+	return place;
 }
 
 /* Of each event, on this CPU: what it had counted when the program last ran for it. */
@@ -168,12 +184,13 @@ int sample_event(struct bpf_perf_event_data *context)
 		.address = config.addressed & 1U << event ? context->addr : 0,
 		.event = event,
 		.in_kernel = interrupted_kernel(&context->regs),
+		.place = interrupted_place(&context->regs),
 	};
 
 	if (!counters)
 		return 0;
 	counters->entries++;
-	handle(context, hit, counters);
+	handle(context, &hit, counters);
 	return 0;
 }
 
@@ -190,6 +207,6 @@ int sample_tracepoint(void *context)
 		return 0;
 	*hits = 0;
 	counters->entries++;
-	handle(context, hit, counters);
+	handle(context, &hit, counters);
 	return 0;
 }

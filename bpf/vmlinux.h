@@ -127,6 +127,7 @@ struct mm_struct;
 
 #if defined(__TARGET_ARCH_x86)
 struct thread_struct {
+	unsigned long sp;
 	unsigned long fsbase;
 };
 #else

@@ -54,7 +54,7 @@ static __always_inline u64 record_waker(void *context, u64 now_ns, struct counte
 	sample->header.kind = RECORD_WAKING;
 	sample->header.period = 0;
 	sample->header.event = config.off_cpu_event;
-	walk(context, waker, sample, true, HOOK_WAKING);
+	walk(context, waker, sample, HOOK_WAKING);
 	words = stack_words(sample);
 	sample->words[words % MAX_SAMPLE_WORDS] = id;
 	commit(ring, words + 1);

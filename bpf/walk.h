@@ -7,8 +7,8 @@
 #include "stack/kernel.h"
 #include "stack/user.h"
 
-static __always_inline void walk(void *context, struct task_struct *task, struct sample *sample, bool in_kernel,
-				 u32 hook)
+static __always_inline void walk_from(void *context, const struct kernel_place *from, struct task_struct *task,
+				      struct sample *sample, bool in_kernel, u32 hook)
 {
 	u32 task_flags = READ(task, flags);
 
@@ -17,7 +17,7 @@ static __always_inline void walk(void *context, struct task_struct *task, struct
 	if (in_kernel) {
 		sample->header.flags |= IN_KERNEL;
 		if (!config.user_only)
-			walk_kernel(context, sample);
+			walk_kernel(context, from, sample, hook);
 	}
 	if (task_flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
 		sample->header.flags |= KERNEL_THREAD;
@@ -25,6 +25,22 @@ static __always_inline void walk(void *context, struct task_struct *task, struct
 		set_user_end(sample, END_EXITED);
 	else if (!config.kernel_only)
 		walk_user(context, task, sample, hook);
+}
+
+/* Where only a program may be, and the kernel has nothing to say. */
+static __always_inline void walk_program(void *context, struct task_struct *task, struct sample *sample, u32 hook)
+{
+	struct kernel_place unknown = {};
+
+	walk_from(context, &unknown, task, sample, false, hook);
+}
+
+/* From wherever the program was called. */
+static __always_inline void walk(void *context, struct task_struct *task, struct sample *sample, u32 hook)
+{
+	struct kernel_place unknown = {};
+
+	walk_from(context, &unknown, task, sample, true, hook);
 }
 
 static __always_inline void count_walk(const struct sample *sample, struct counters *counters)

@@ -27,4 +27,5 @@ const volatile struct config config = {
 	.tells_end = 1,
 	.addressed = 1,
 	.timed_faults = 1,
+	.kernel_walk = KERNEL_WALK_TABLES,
 };

@@ -68,17 +68,20 @@ fn place(generation: Generation, address: ProcessAddr) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use stackhound_core::address::ObjectAddr;
+    use stackhound_core::profile::Profile;
+    use stackhound_core::rows::ObjectKind;
+
     use super::*;
 
     #[test]
     fn a_location_is_found_again_under_its_own_generation_only() {
-        let mut lately = Lately::default();
+        let (mut profile, mut lately) = (Profile::default(), Lately::default());
+        let object = profile.object(ObjectKind::Elf, "/bin/app", &[]);
+        let location = profile.location(object, ObjectAddr(0x40));
         let (before, after) = (lately.generation(), lately.generation());
-        lately.keep(before, ProcessAddr(0x1000), LocationId::default());
-        assert_eq!(
-            lately.location(before, ProcessAddr(0x1000)),
-            Some(LocationId::default())
-        );
+        lately.keep(before, ProcessAddr(0x1000), location);
+        assert_eq!(lately.location(before, ProcessAddr(0x1000)), Some(location));
         assert_eq!(lately.location(after, ProcessAddr(0x1000)), None);
         assert_eq!(lately.location(before, ProcessAddr(0x1001)), None);
     }

@@ -41,6 +41,7 @@ mod memory;
 mod metadata;
 mod off_cpu;
 mod options;
+mod orc;
 mod pace;
 mod perf_event;
 pub mod probe;
@@ -68,7 +69,7 @@ pub static HEAP_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/heap.
 pub use board::{Status, WaitOutcome};
 pub use dump::dump;
 pub use error::{Error, ErrorKind, Result};
-pub use options::{EventKind, EventSpec, Options, Sampling};
+pub use options::{EventKind, EventSpec, KernelWalk, Options, Sampling};
 pub use recording::Finished;
 pub use session::Session;
 pub use sigbus::Guard;

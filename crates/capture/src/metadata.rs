@@ -192,6 +192,9 @@ fn counters(ending: &Ending<'_>) -> Value {
         "kernel_truncated": counters.kernel_truncated,
         "user_unreadable": counters.user_unreadable,
         "user_ends": counters.user_ends,
+        "kernel_walks": counters.kernel_walks,
+        "kernel_walks_failed": counters.kernel_walks_failed,
+        "kernel_walks_differ": counters.kernel_walks_differ,
     })
 }
 

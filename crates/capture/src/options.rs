@@ -29,6 +29,17 @@ pub enum EventKind {
     Heap,
 }
 
+/// Who walks kernel stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelWalk {
+    /// Our programs, by the kernel's tables, where it has some; the kernel, where they do not lead to the end.
+    Tables,
+    /// The kernel.
+    Kernel,
+    /// Both, and where they differ is counted.
+    Compared,
+}
+
 /// An event, as perf_event_open(2) numbers it.
 #[derive(Clone, Debug)]
 pub struct EventSpec {
@@ -73,6 +84,8 @@ pub struct Options {
     pub kernel_only: bool,
     /// Unwind user stacks by tables; otherwise by frame pointers alone.
     pub unwind: bool,
+    /// How kernel stacks are walked that begin with registers.
+    pub kernel_walk: KernelWalk,
     /// Show Python's own frames; needs `unwind`.
     pub python: bool,
     /// Show who awaits the asyncio tasks that threads run; needs `python`.

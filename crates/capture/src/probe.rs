@@ -5,7 +5,7 @@ use libbpf_rs::{MapType, ProgramType};
 use crate::abi;
 use crate::block_tracepoints::BlockTracepoints;
 use crate::drain::Layout;
-use crate::options::{EventKind, EventSpec, Options, Sampling};
+use crate::options::{EventKind, EventSpec, KernelWalk, Options, Sampling};
 use crate::perf_event::Trigger;
 use crate::programs::{Programs, kernel_keeps_of_threads, kernel_tells_arrivals};
 use crate::sideband::Sideband;
@@ -92,6 +92,7 @@ fn options() -> Options {
         user_only: false,
         kernel_only: false,
         unwind: true,
+        kernel_walk: KernelWalk::Tables,
         python: true,
         asyncio: false,
         include_self: false,

@@ -20,7 +20,8 @@ use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault_times::{self, FaultTimes};
 use crate::fault_totals::{self, FaultTotals};
-use crate::options::{Options, Sampling};
+use crate::options::{KernelWalk, Options, Sampling};
+use crate::orc;
 use crate::perf_event::{self, Trigger};
 use crate::unwind;
 
@@ -123,6 +124,9 @@ impl Programs {
         }
         shared.extend(fault_times.iter_mut().flat_map(FaultTimes::maps));
         let mut object = load(&config, rings, options, &triggers, &shared)?;
+        if config.kernel_walk != 0 {
+            orc::tell_tables(&mut find_map(&mut object, "orc_tables"))?;
+        }
         let followers = attach_followers(&mut object)?;
         let counted = vec![0; triggers.len()];
         let mut programs = Self {
@@ -562,10 +566,20 @@ pub fn configure(
         block_io_event: options.block_io_event().unwrap_or(0) as u32,
         tells_end: block.has_done.into(),
         asyncio: options.asyncio.into(),
-        reserved: 0,
+        kernel_walk: kernel_walk(options) as u8,
         heap_interval_bytes: options.heap_interval_bytes(),
         heap_event: options.heap_event().unwrap_or(0) as u32,
         timed_faults: 0,
+    }
+}
+
+/// Who walks kernel stacks: the programs only by tables, which x86's kernel has.
+fn kernel_walk(options: &Options) -> u32 {
+    match options.kernel_walk {
+        _ if !cfg!(target_arch = "x86_64") || !options.unwind => abi::KERNEL_WALK_ITS_OWN,
+        KernelWalk::Kernel => abi::KERNEL_WALK_ITS_OWN,
+        KernelWalk::Tables => abi::KERNEL_WALK_TABLES,
+        KernelWalk::Compared => abi::KERNEL_WALK_COMPARED,
     }
 }
 
@@ -713,7 +727,7 @@ fn load(
 /// What is not used takes next to no memory.
 fn size_unwind_maps(object: &mut OpenObject, is_used: bool, rings: &Layout) -> Result<()> {
     let unused = ["unwind_rules", "unwind_files", "unwind_processes"].map(|name| (name, 1));
-    let used = [("walks", rings.rings() as u32)];
+    let used = ["walks", "kernel_walks"].map(|name| (name, rings.rings() as u32));
     for &(name, entries) in if is_used { &used[..] } else { &unused[..] } {
         let mut map = open_map(object, name);
         map.set_max_entries(entries)
@@ -781,7 +795,7 @@ pub fn open(file: &[u8], config: &abi::Config) -> Result<OpenObject> {
 }
 
 /// Of a struct of `bpf/abi.h`.
-fn bytes_of<T: Copy>(value: &T) -> &[u8] {
+pub fn bytes_of<T: Copy>(value: &T) -> &[u8] {
     // SAFETY: these structs have no padding (asserted where they are made), so all their bytes are set.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }

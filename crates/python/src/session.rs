@@ -210,6 +210,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         user_only: required(options, "user_only")?,
         kernel_only: required(options, "kernel_only")?,
         unwind: required(options, "unwind")?,
+        kernel_walk: parse_kernel_walk(&required::<String>(options, "kernel_walk")?)?,
         python: required(options, "python")?,
         asyncio: required(options, "asyncio")?,
         include_self: required(options, "include_self")?,
@@ -232,6 +233,19 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         debuginfod_cache: text("debuginfod_cache")?.map(PathBuf::from),
         log_level: required(options, "log_level")?,
     })
+}
+
+fn parse_kernel_walk(name: &str) -> PyResult<capture::KernelWalk> {
+    match name {
+        "tables" => Ok(capture::KernelWalk::Tables),
+        "kernel" => Ok(capture::KernelWalk::Kernel),
+        "compared" => Ok(capture::KernelWalk::Compared),
+        _ => Err(native(
+            "usage",
+            format!("no way to walk kernel stacks: {name}"),
+            "give tables, kernel or compared",
+        )),
+    }
 }
 
 /// As `src/stackhound/recording/events.py` has it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
 from stackhound.recording.events import (
@@ -66,6 +66,9 @@ class RecordOptions:
         user_only: leave out the kernel.
         kernel_only: leave out user space.
         unwind: find callers by what programs say of their code (``.eh_frame``); otherwise by frame pointers alone.
+        kernel_walk: of kernel stacks, where they begin with an interrupt: by the kernel's ``tables`` (ORC), read by us;
+            by the ``kernel`` itself; or ``compared``, by both, which counts where they differ. The first needs
+            ``unwind``, and finds nothing else: where it does not come to the end, the kernel is asked.
         python: show Python's own frames in programs that run it; needs ``unwind``.
         asyncio: show the asyncio tasks that await the one that runs; needs ``python``, and CPython 3.12 in the program.
         include_self: show the collector, too.
@@ -106,6 +109,7 @@ class RecordOptions:
     user_only: bool = False
     kernel_only: bool = False
     unwind: bool = True
+    kernel_walk: Literal["tables", "kernel", "compared"] = "tables"
     python: bool = True
     asyncio: bool = False
     include_self: bool = False
@@ -145,6 +149,7 @@ class RecordOptions:
             "user_only": self.user_only,
             "kernel_only": self.kernel_only,
             "unwind": self.unwind,
+            "kernel_walk": self.kernel_walk,
             "python": self.python,
             "asyncio": self.asyncio,
             "include_self": self.include_self,
