@@ -17,7 +17,7 @@ int find_orc_tables(void *context)
 			!LOOK_UP("__start_orc_unwind", &found.entries);
 
 	found.count = is_found ? (found.places_end - found.places) / sizeof(s32) : 0;
-	return 0;
+	return found.count;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -194,7 +194,7 @@ def use_everywhere(profile):
     use(profile)
     profile._repr_html_()
     for known in FORMATS:
-        if not known.directory:
+        if not known.directory and known.name != "dhat":  # which shows allocations alone
             known.write(profile, io.BytesIO())
 
 

@@ -31,13 +31,14 @@ pub enum EventKind {
 
 /// Who walks kernel stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum KernelWalk {
-    /// Our programs, by the kernel's tables, where it has some; the kernel, where they do not lead to the end.
-    Tables,
     /// The kernel.
-    Kernel,
+    Kernel = abi::KERNEL_WALK_ITS_OWN,
+    /// Our programs, by the kernel's tables, where it has some; the kernel, where they do not lead to the end.
+    Tables = abi::KERNEL_WALK_TABLES,
     /// Both, and where they differ is counted.
-    Compared,
+    Compared = abi::KERNEL_WALK_COMPARED,
 }
 
 /// An event, as perf_event_open(2) numbers it.

@@ -3,27 +3,30 @@
 use libbpf_rs::{MapCore, MapFlags, MapMut, ObjectBuilder, ProgramInput};
 
 use crate::error::Result;
-use crate::programs::bpf_error;
+use crate::options::{KernelWalk, Options};
+use crate::programs::{bpf_error, kernel_has_type};
 
 static ORC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/orc.bpf.o"));
 
-/// Tells the programs. Where there are no tables, or the kernel keeps to itself where, the map stays empty: the kernel
-/// walks its stacks then.
-pub fn tell_tables(map: &mut MapMut<'_>) -> Result<()> {
-    let Some(tables) = find() else {
-        return Ok(());
-    };
-    map.update(&0u32.to_ne_bytes(), &tables, MapFlags::ANY)
-        .map_err(|error| bpf_error("the sampling program cannot be told of the kernel's tables", &error))
-}
-
-/// The bytes of an `abi::OrcTables`. None before Linux 5.16, where no program may ask.
-fn find() -> Option<Vec<u8>> {
+/// The bytes of an `abi::OrcTables`. None where they are not wanted, where there are none (other processors than x86,
+/// kernels that were built with frame pointers), or where no program may ask (before Linux 5.16).
+pub fn find_tables(options: &Options) -> Option<Vec<u8>> {
+    let is_wanted = options.unwind && options.kernel_walk != KernelWalk::Kernel;
+    if !cfg!(target_arch = "x86_64") || !is_wanted || !kernel_has_type(b"orc_entry") {
+        return None;
+    }
     let object = ObjectBuilder::default().open_memory(ORC).ok()?.load().ok()?;
     let program = object.progs_mut().next()?;
-    program.test_run(ProgramInput::default()).ok()?;
+    let answer = program.test_run(ProgramInput::default()).ok()?;
     let found = object
         .maps()
         .find(|map| map.name().as_encoded_bytes().ends_with(b".bss"))?;
-    found.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?
+    let tables = found.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    (answer.return_value != 0).then_some(tables)
+}
+
+/// Tells the programs.
+pub fn tell_tables(map: &mut MapMut<'_>, tables: &[u8]) -> Result<()> {
+    map.update(&0u32.to_ne_bytes(), tables, MapFlags::ANY)
+        .map_err(|error| bpf_error("the sampling program cannot be told of the kernel's tables", &error))
 }

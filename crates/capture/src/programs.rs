@@ -20,7 +20,7 @@ use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault_times::{self, FaultTimes};
 use crate::fault_totals::{self, FaultTotals};
-use crate::options::{KernelWalk, Options, Sampling};
+use crate::options::{Options, Sampling};
 use crate::orc;
 use crate::perf_event::{self, Trigger};
 use crate::unwind;
@@ -115,6 +115,10 @@ impl Programs {
         }
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
         let mut config = configure(options, &triggers, rings, combine_slots, has_cookie);
+        let kernel_tables = orc::find_tables(options);
+        if kernel_tables.is_some() {
+            config.kernel_walk = options.kernel_walk as u8;
+        }
         let mut fault_times = match fault_times::are_wanted(options, &triggers) {
             true => FaultTimes::begin(&config).ok(), // where it is refused, faults are sampled all the same
             false => None,
@@ -124,8 +128,8 @@ impl Programs {
         }
         shared.extend(fault_times.iter_mut().flat_map(FaultTimes::maps));
         let mut object = load(&config, rings, options, &triggers, &shared)?;
-        if config.kernel_walk != 0 {
-            orc::tell_tables(&mut find_map(&mut object, "orc_tables"))?;
+        if let Some(tables) = kernel_tables {
+            orc::tell_tables(&mut find_map(&mut object, "orc_tables"), &tables)?;
         }
         let followers = attach_followers(&mut object)?;
         let counted = vec![0; triggers.len()];
@@ -566,20 +570,10 @@ pub fn configure(
         block_io_event: options.block_io_event().unwrap_or(0) as u32,
         tells_end: block.has_done.into(),
         asyncio: options.asyncio.into(),
-        kernel_walk: kernel_walk(options) as u8,
+        kernel_walk: abi::KERNEL_WALK_ITS_OWN as u8,
         heap_interval_bytes: options.heap_interval_bytes(),
         heap_event: options.heap_event().unwrap_or(0) as u32,
         timed_faults: 0,
-    }
-}
-
-/// Who walks kernel stacks: the programs only by tables, which x86's kernel has.
-fn kernel_walk(options: &Options) -> u32 {
-    match options.kernel_walk {
-        _ if !cfg!(target_arch = "x86_64") || !options.unwind => abi::KERNEL_WALK_ITS_OWN,
-        KernelWalk::Kernel => abi::KERNEL_WALK_ITS_OWN,
-        KernelWalk::Tables => abi::KERNEL_WALK_TABLES,
-        KernelWalk::Compared => abi::KERNEL_WALK_COMPARED,
     }
 }
 
