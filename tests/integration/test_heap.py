@@ -141,6 +141,8 @@ def test_operator_new_belongs_to_its_caller() -> None:
 
 PYTHON: Final = """
 kept = []
+import time
+time.sleep(0.5)  # until its interpreter has been found
 def keep():
     kept.append(bytearray(1_000_000))
 def drop():

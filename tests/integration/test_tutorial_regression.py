@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -66,7 +67,9 @@ def share_of(profile: Profile, event: str, function: str) -> float:
 def test_a_recording_shows_the_sleep_and_the_allocation(slow: Path, tmp_path: Path) -> None:
     output = tmp_path / "slow.hound"
     sampler = (slow / "slow/slow_drain", slow / "slow/slow_drain.bpf.o", "3")
-    done = run_stackhound("record", "-F", "4999", "-e", "cpu,off-cpu", "-o", output, "--", *sampler)
+    with subprocess.Popen((sys.executable, "-c", "while True: pass")) as busy:  # it samples who runs
+        done = run_stackhound("record", "-F", "4999", "-e", "cpu,off-cpu", "-o", output, "--", *sampler)
+        busy.kill()
     assert done.returncode == 0, done.stderr
     profile = stackhound.load(output)
     assert share_of(profile, "off-cpu", "take_a_break") > 0.02
