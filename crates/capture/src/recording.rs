@@ -272,8 +272,9 @@ impl Recording {
         let is_called = self.targets.wait(&callers, self.sideband.fds(), patience);
         let known = self.pending.len();
         self.sideband.consume(&mut self.pending);
-        let mut news = self.pending[known..].iter();
-        is_called || news.any(|event| !matches!(event.change, Change::Exit { .. }))
+        let news = &self.pending[known..];
+        let is_end = |event: &ProcessEvent| matches!(event.change, Change::Exit { .. });
+        is_called || news.is_empty() || !news.iter().all(is_end) // nothing new: the time is over, or a ring has ended
     }
 
     /// Samples first, then what processes did: whatever a sample depends on was written before it. What happened
