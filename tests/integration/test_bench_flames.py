@@ -22,13 +22,23 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.ebpf
 
+#: By the clock: how long a loop takes that adds to memory, differs by half from one process to the next.
 PROGRAM = """
 #include <time.h>
-static volatile unsigned long sum;
-__attribute__((noinline)) static void parse(void) { for (int i = 0; i < 10000000; i++) sum += i; }
-__attribute__((noinline)) static void check(void) { for (int i = 0; i < 10000000 * CHECKS; i++) sum += i; }
-__attribute__((noinline)) static void pause_it(void) { nanosleep(&(struct timespec){0, 20000000 * CHECKS}, NULL); }
-int main(void) { parse(); check(); pause_it(); return 0; }
+static long used_ns(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return used.tv_sec * 1000000000L + used.tv_nsec;
+}
+static void spin(long until_ns) { while (used_ns() < until_ns) for (volatile int i = 0; i < 10000; i++) {} }
+__attribute__((noinline)) static int parse(void) { spin(used_ns() + 20000000); return 1; }
+__attribute__((noinline)) static int check(void) { spin(used_ns() + 20000000 * CHECKS); return 1; }
+__attribute__((noinline)) static int pause_it(void)
+{
+    return nanosleep(&(struct timespec){0, 20000000 * CHECKS}, NULL) + 1;
+}
+int main(void) { return parse() + check() + pause_it() - 3; }
 """
 
 
