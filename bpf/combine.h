@@ -11,12 +11,13 @@
 
 #include "emit.h"
 
+/* Of a size, not of a type: until Linux 6.2 a table that says it has no timer in it is unlike one that says nothing. */
 struct combining_table {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
 	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct combined);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct combined));
 };
 
 struct {

@@ -63,7 +63,10 @@ static __always_inline struct site *site_of(struct departure *departure)
 {
 	u32 site = departure->site;
 
-	return site < SITES ? &departure->sites[site % SITES] : 0;
+	if (site >= SITES)
+		return 0;
+	barrier_var(site); /* or the compiler drops the remainder, whose bound the verifier of Linux 6.1 needs */
+	return &departure->sites[site % SITES];
 }
 
 static __always_inline u32 find_site(const struct departure *departure, u32 key)

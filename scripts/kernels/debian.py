@@ -33,7 +33,8 @@ class Suite:
         for folder in ("lists/partial", "archives/partial"):
             (self._folder / folder).mkdir(parents=True)
         (self._folder / "status").touch()
-        (self._folder / "sources.list").write_text(f"deb {_mirror()} {self.name} main\n")
+        mirror, suites = _mirror(), {self.name, self.name.removesuffix("-backports")}  # those are not whole
+        (self._folder / "sources.list").write_text("".join(f"deb {mirror} {name} main\n" for name in suites))
         self._apt("get", "update")
         return self
 
