@@ -5,8 +5,9 @@
 A Python program computes in one thread, 20 frames deep, and waits in eight others. Dumps of it by stackhound, py-spy
 and gdb follow each other in turns (ABBA), each a process of its own from its start to its end. The program notes the
 longest time between two looks at the clock: what is more than without a dump it stood still, or did not have its CPU.
-It has one for itself, the dumps another. Beside other work that time grows with how long one looks: it is compared
-with nothing at all, for as long as stackhound takes.
+It has one for itself, the dumps another. That time grows with how long one looks, and while the other CPU is busy:
+whatever else the machine does then takes the program's. It is compared with another program, which computes for as long
+as stackhound takes.
 
 Controls: with nothing at all the program must stand still for less than a stop of 50 ms, which must be seen.
 """
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 PROGRAM = BENCHES / "programs" / "python_gaps.py"
 STOPPED_S = 0.05
 TARGET_MS = 500
-NOTHING, STOPPED, OURS = "nothing", "stopped for 50 ms", "stackhound dump"
+NOTHING, BUSY, STOPPED, OURS = "nothing", "another program computes", "stopped for 50 ms", "stackhound dump"
+COMPUTE = "import sys, time; end = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
 def main() -> None:
@@ -73,10 +75,15 @@ def wait_for(path: Path) -> None:
 def ways(pid: int) -> dict[str, Callable[[], None]]:
     """What is done to the program, by name."""
     ours = (str(STACKHOUND), "dump", "-p", str(pid))
+    run(*ours)  # what it keeps of files is there from now on
     begin = time.monotonic()
     run(*ours)
     as_long_s = time.monotonic() - begin
-    found: dict[str, Callable[[], None]] = {NOTHING: lambda: time.sleep(as_long_s), STOPPED: lambda: stop(pid)}
+    found: dict[str, Callable[[], None]] = {
+        NOTHING: lambda: time.sleep(as_long_s),
+        BUSY: lambda: run(sys.executable, "-c", COMPUTE, str(as_long_s)),
+        STOPPED: lambda: stop(pid),
+    }
     commands = {OURS: ours}
     if spy := shutil.which("py-spy", path=STACKHOUND.parent):
         dump = (spy, "dump", "-p", str(pid))
@@ -132,10 +139,11 @@ def show_and_judge(report: Report, found: dict[str, list[tuple[float, float]]]) 
     report.table("a dump of a Python program of nine threads (trimmed mean, 95% interval)", columns, rows, found)
     got = f"{taken[OURS].written(0)} ms"
     report.target("time until the answer", f"≤ {TARGET_MS} ms", got, taken[OURS].mean <= TARGET_MS)
-    pairs = zip(found[OURS], found[NOTHING], strict=True)
-    more = estimate([ours - nothing for (_, ours), (_, nothing) in pairs])
+    pairs = zip(found[OURS], found[BUSY], strict=True)
+    more = estimate([ours - busy for (_, ours), (_, busy) in pairs])
     got = f"{more.written(1)} ms"
-    report.target("stood still beyond what it does by itself", "0 (in the interval)", got, more.low <= 0 <= more.high)
+    what = "stood still beyond what it does beside another program"
+    report.target(what, "0 (in the interval)", got, more.low <= 0 <= more.high)
     report.control("a stop of 50 ms is seen", still[STOPPED].written(1), still[STOPPED].low > STOPPED_S * 900)
     report.control("nothing is no stop", still[NOTHING].written(1), still[NOTHING].high < STOPPED_S * 500)
 

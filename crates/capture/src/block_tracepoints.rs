@@ -3,7 +3,7 @@
 use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType};
 
-use crate::programs::kernel_has_type;
+use crate::kernel_types::kernel_has_type;
 
 /// Its tracepoints; they came and changed over time.
 #[derive(Clone, Copy, Debug, Default)]

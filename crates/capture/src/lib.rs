@@ -33,6 +33,7 @@ mod intake;
 mod iterator;
 mod kernel;
 mod kernel_names;
+mod kernel_types;
 mod lately;
 mod made_code;
 mod mapped;

@@ -20,6 +20,7 @@ use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault_times::{self, FaultTimes};
 use crate::fault_totals::{self, FaultTotals};
+use crate::kernel_types::kernel_has_type;
 use crate::options::{Options, Sampling};
 use crate::orc;
 use crate::perf_event::{self, Trigger};
@@ -643,13 +644,6 @@ pub fn kernel_tells_arrivals() -> bool {
 /// Whether programs can keep something of each thread.
 pub fn kernel_keeps_of_threads() -> bool {
     MapType::TaskStorage.is_supported().unwrap_or(false)
-}
-
-/// Whether the kernel describes a type, or a tracepoint (`btf_trace_…`), of this name.
-pub fn kernel_has_type(name: &[u8]) -> bool {
-    let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
-    let name = [b"\0", name, b"\0"].concat();
-    memchr::memmem::find(&types, &name).is_some()
 }
 
 /// Whether the walker of tables can run: a helper loops over its steps.

@@ -6,7 +6,7 @@ use libbpf_rs::MapHandle;
 use crate::cpus;
 use crate::drain::{Layout, Rings};
 use crate::error::Result;
-use crate::options::{EventSpec, Options, Sampling};
+use crate::options::{EventSpec, KernelWalk, Options, Sampling};
 use crate::perf_event::Trigger;
 use crate::programs::{Programs, possible_cpus};
 
@@ -26,6 +26,7 @@ impl Ticks {
     pub fn begin(options: &Options, tables: Vec<(&'static str, MapHandle)>) -> Result<Self> {
         let options = Options {
             events: vec![tick(&options.events[0])],
+            kernel_walk: KernelWalk::Kernel, // to find its tables takes longer than the few walks
             ..options.clone()
         };
         let online = cpus::online();
