@@ -1,6 +1,6 @@
 """The contract with the Rust module, checked by stubtest."""
 
-from typing import Any, Protocol, final
+from typing import Any, ClassVar, Protocol, final
 
 __all__ = [
     "BpfObject",
@@ -130,6 +130,10 @@ class BpfObject:
 
     def __init__(self, path: str, programs: list[str], in_words: bool) -> None:
         """``in_words``: keep each step of the verifier, up to 16 MiB a program."""
+    NOTHING: ClassVar[str]
+    @staticmethod
+    def nothing(section: str, return_value: int) -> BpfObject:
+        """An object with one program, ``NOTHING``, that does nothing, to be attached as those of a section are."""
     def is_loaded(self) -> bool: ...
     def verified(self) -> dict[str, tuple[str, str]]:
         """By program what the verifier said, and why the object was refused or an empty text."""
@@ -148,7 +152,8 @@ class BpfObject:
     def empty_id(self, program: str, return_value: int) -> int:
         """The kernel's number of that one."""
     def update(self, map: str, key: bytes, value: bytes) -> None: ...
-    def attach(self, program: str) -> None: ...
+    def attach(self, program: str, interface: str) -> None:
+        """Where its section says; for perf events to the clock of each CPU, for XDP to a network interface."""
     def detach(self, program: str) -> None: ...
     def close(self) -> None:
         """Unload it."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -20,7 +23,10 @@ from stackhound.bpf.bench import Plan, bench
 from stackhound.bpf.verify import list_contents, verify
 from stackhound.errors import BenchmarkError, RecordingError, UsageError
 from support_recordings import run_stackhound
-from support_workloads import SOURCES
+from support_workloads import SOURCES, require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.ebpf
 
@@ -45,10 +51,12 @@ def test_the_programs_of_a_file_are_listed(object_file: Path) -> None:
     assert contents == {
         "let_pass": "xdp",
         "add_up": "xdp",
+        "add_in_loop": "xdp",
         "report": "xdp",
         "answer": "socket_filter",
         "compare": "raw_tracepoint",
         "on_switch": "tracing",
+        "on_clock": "perf_event",
         "reach_too_far": "xdp",
     }
 
@@ -114,11 +122,52 @@ def test_a_program_is_measured_where_it_is_attached(object_file: Path) -> None:
     assert document["low"] <= document["ns_per_run"] <= document["high"]
 
 
+def test_a_program_for_perf_events_is_measured_on_clocks(object_file: Path) -> None:
+    result = bench(object_file, "on_clock", Plan(place=time.sleep, **QUICK))
+    assert (result.way, len(result.loads), result.return_value) == ("in place", 3, None)
+    assert result.empty_ns > 0
+
+
+@pytest.fixture
+def cable() -> Iterator[str]:
+    """The end of a virtual cable at which what is sent arrives; its other end has another last letter."""
+    ip = require("ip")
+    sender, receiver = f"hound{os.getpid()}s", f"hound{os.getpid()}r"
+    subprocess.run((ip, "link", "add", sender, "type", "veth", "peer", "name", receiver), check=True)
+    try:
+        for end in (sender, receiver):
+            subprocess.run((ip, "link", "set", end, "up"), check=True)
+        yield receiver
+    finally:
+        subprocess.run((ip, "link", "delete", sender), check=True)
+
+
+def test_an_xdp_program_is_measured_with_the_packets_of_an_interface(object_file: Path, cable: str) -> None:
+    def send(seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
+            sender.bind((f"{cable[:-1]}s", 0))
+            while time.monotonic() < end_s:
+                sender.send(bytes(60))
+
+    result = bench(object_file, "report", Plan(place=send, interface=cable, **QUICK))
+    assert (result.way, len(result.loads)) == ("in place", 3)
+    assert result.empty_ns > 0
+    assert result.ns_per_run.value > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
         (("bench", "OBJECT", "--program", "reach_too_far"), 1, "refuses reach_too_far"),
         (("bench", "OBJECT", "--program", "on_switch"), 2, "only where they are attached"),
+        (("bench", "OBJECT", "--program", "add_up", "--in-place", "true"), 2, "--interface"),
+        (("bench", "OBJECT", "--program", "add_up", "--interface", "lo"), 2, "--in-place"),
+        (
+            ("bench", "OBJECT", "--program", "add_up", "--in-place", "true", "--interface", "none"),
+            2,
+            "no network interface",
+        ),
         (("bench", "OBJECT", "--program", "none"), 2, "let_pass"),
         (("bench", "/etc/hostname", "--program", "none"), 2, "not an object file"),
         (("verify", "OBJECT", "--program", "none"), 2, "let_pass"),

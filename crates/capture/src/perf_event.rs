@@ -210,6 +210,13 @@ pub fn own_cpu_clock(period_ns: u64) -> io::Result<OwnedFd> {
     open(&attributes, 0, -1)
 }
 
+/// The cpu-clock of one CPU, whatever runs there; enabled by what is attached to it.
+pub fn cpu_clock(cpu: u32, period_ns: u64) -> io::Result<OwnedFd> {
+    let mut attributes = attributes(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
+    attributes.__bindgen_anon_1.sample_period = period_ns;
+    open(&attributes, EVERY_PROCESS, cpu as i32)
+}
+
 /// perf_event_open(2).
 pub fn open(attributes: &perf_event_attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
     // SAFETY: the attributes live through the call; the kernel reads `size` bytes of them.

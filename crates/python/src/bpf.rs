@@ -126,6 +126,19 @@ impl BpfObject {
         Ok(Self { object, verified })
     }
 
+    /// A program that does nothing, `NOTHING`, to be attached as those of a section are.
+    #[staticmethod]
+    fn nothing(section: &str, return_value: u32) -> PyResult<Self> {
+        let object = bpf::Object::nothing(section, return_value).map_err(from_capture)?;
+        Ok(Self {
+            object: Some(object),
+            verified: HashMap::new(),
+        })
+    }
+
+    #[classattr]
+    const NOTHING: &'static str = bpf::NOTHING;
+
     /// Whether the kernel took it.
     fn is_loaded(&self) -> bool {
         self.object.is_some()
@@ -182,8 +195,8 @@ impl BpfObject {
         self.loaded_mut()?.update(map, key, value).map_err(from_capture)
     }
 
-    fn attach(&mut self, program: &str) -> PyResult<()> {
-        self.loaded_mut()?.attach(program).map_err(from_capture)
+    fn attach(&mut self, program: &str, interface: &str) -> PyResult<()> {
+        self.loaded_mut()?.attach(program, interface).map_err(from_capture)
     }
 
     fn detach(&mut self, program: &str) -> PyResult<()> {

@@ -45,10 +45,10 @@ FINEST_NS: Final = 0.25
 #: A call of it patches the kernel's code, so that only the kernel's own clock tells a run: whole ns.
 XDP: Final = "xdp"
 TRIAL_RUNS: Final = 1_000
-BATCH_S: Final = 0.002
+BATCH_S: Final = 0.001
 CALLS_A_LOAD: Final = 2_000  # where each run is a call
 MOST_REPEATS: Final = 1_000_000
-PLACE_BATCH_S: Final = 0.1
+PLACE_BATCH_S: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,9 @@ class Plan:
         maps: by map the elements to write first, (key, value).
         loads, most_loads: of the program: so many at least and at most.
         batches: a load.
-        spread: the interval's half width that is narrow enough, as a part of the value.
+        spread: the interval's width that is narrow enough, as a part of the value.
         place: makes what the program is attached to happen, for so many seconds; None: the kernel runs the program.
+        interface: of the network, that an XDP program is attached to in its place.
     """
 
     packet: bytes = bytes(64)
@@ -71,10 +72,11 @@ class Plan:
     expected: int | None = None
     maps: Mapping[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
     loads: int = 8
-    most_loads: int = 64
+    most_loads: int = 256
     batches: int = 20
     spread: float = 0.02
     place: Callable[[float], None] | None = None
+    interface: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Result:
 
     Attributes:
         ns_per_run: without what running takes, median over loads.
-        empty_ns: what an empty program takes, median; 0 in place, where what the statistics count is subtracted.
+        empty_ns: what an empty program takes in its stead, median; in place as the statistics count it.
         loads: the loads' own medians, ns.
         load_spread: from the fastest load to the slowest, as a part of ``ns_per_run`` (of 1 ns at least).
         is_conclusive: whether the interval is as narrow as was asked for.
@@ -123,6 +125,7 @@ class Loaded:
                     self.native.update(name, key, value)
         self.program = program
         self.type = contained.type
+        self.section = contained.section
         self.figures = read_figures(log)
 
 
@@ -146,7 +149,7 @@ def bench(path: Path, program: str, plan: Plan) -> Result:
             medians.append(max(0.0, own_ns - empty_ns))
             empties.append(empty_ns)
         interval = median_interval(medians)
-        is_conclusive = (interval.high - interval.low) / 2 <= max(plan.spread * interval.value, FINEST_NS)
+        is_conclusive = interval.high - interval.low <= max(plan.spread * interval.value, 2 * FINEST_NS)
         if is_conclusive or len(medians) + plan.loads > plan.most_loads:
             break
         for loaded in waiting:
@@ -170,6 +173,8 @@ def bench(path: Path, program: str, plan: Plan) -> Result:
 
 def _runner(type_: str, plan: Plan) -> Callable[[Loaded, Plan, set[int]], tuple[float, float]]:
     if plan.place is not None:
+        if type_ == XDP and not plan.interface:
+            raise UsageError("an XDP program is attached to a network interface", "name it with --interface")
         return _run_in_place
     if type_ in PACKET_TYPES:
         if len(plan.packet) < 14:
@@ -231,23 +236,37 @@ def _run_calls(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, flo
 
 
 def _run_in_place(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, float]:  # noqa: ARG001 - nobody sees what it returns
-    """The same under a load, attached; what statistics count of their own is subtracted already."""
-    native, program = loaded.native, loaded.program
-    place = plan.place or time.sleep
-    own = []
-    with Monitor() as monitor, native_errors():
-        id_ = native.id(program)
-        native.attach(program)
+    """The same under a load, the program and an empty one attached in turn: there the statistics themselves take two
+    or three times of what they take of a program that runs again and again, since the load has the caches.
+    """
+    own, empty = [], []
+    with native_errors():
+        nothing = _native.BpfObject.nothing(loaded.section, PACKET_TYPES.get(loaded.type, 0))
+        id_ = loaded.native.id(loaded.program)
+    with Monitor() as monitor, open_rings(id_) as rings, rings.kept_empty():
         for _ in range(plan.batches):
-            monitor.read()
-            place(PLACE_BATCH_S)
-            rate = monitor.read().rates[id_]
-            if rate.runs:
-                own.append(rate.ns_per_run)
-        native.detach(program)
-    if not own:
-        raise RecordingError(f"{program} did not run", "choose a load that makes its event happen")
-    return _middle(own), 0.0
+            own += _counted_in_place(monitor, loaded.native, loaded.program, plan)
+            empty += _counted_in_place(monitor, nothing, nothing.NOTHING, plan)
+    nothing.close()
+    if not own or not empty:
+        raise RecordingError(f"{loaded.program} did not run", "choose a load that makes its event happen")
+    return _middle(own), _middle(empty)
+
+
+def _counted_in_place(monitor: Monitor, native: _native.BpfObject, program: str, plan: Plan) -> list[float]:
+    """Ns of a run under the load, as the statistics count it; none when it did not run."""
+    place = plan.place or time.sleep
+    with native_errors():
+        id_ = native.id(program)
+        native.attach(program, plan.interface)
+    monitor.read()
+    try:
+        place(PLACE_BATCH_S)
+        rate = monitor.read().rates[id_]
+    finally:
+        with native_errors():
+            native.detach(program)
+    return [rate.ns_per_run + monitor.overhead.counted_ns] if rate.runs else []
 
 
 def _check_values(program: str, values: set[int], expected: int | None) -> None:

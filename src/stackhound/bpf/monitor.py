@@ -27,8 +27,7 @@ class Overhead(NamedTuple):
     whole_ns: float
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(NamedTuple):
     """What one program did between two readings.
 
     Attributes:
@@ -42,6 +41,11 @@ class Rate:
     runs: int
     run_ns: float
     recursion_misses: int
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it neither ran nor was to run."""
+        return not (self.runs or self.recursion_misses)
 
     @property
     def ns_per_run(self) -> float:
@@ -104,5 +108,7 @@ class Monitor:
         return time.monotonic_ns(), {id_: (runs, run_ns, misses) for id_, runs, run_ns, misses in counts}
 
     def _rate(self, id_: int, before: tuple[int, int, int], after: tuple[int, int, int]) -> Rate:
+        if before == after:  # most programs of a machine do nothing most of the time
+            return Rate(id_, 0, 0.0, 0)
         runs, run_ns, misses = (later - earlier for later, earlier in zip(after, before, strict=True))
         return Rate(id_, max(0, runs), max(0.0, run_ns - runs * self.overhead.counted_ns), max(0, misses))

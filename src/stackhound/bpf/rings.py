@@ -14,6 +14,7 @@ import mmap
 import os
 import platform
 import struct
+import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,6 +28,7 @@ RING: Final = "ringbuf"
 BPF_CALL: Final = {"x86_64": 321, "aarch64": 280}
 MAP_GET_FD_BY_ID: Final = 14  # enum bpf_cmd, include/uapi/linux/bpf.h
 ATTRIBUTE_BYTES: Final = 128
+READER_S: Final = 0.001  # a ring of 64 KiB holds 4,096 records of 8 bytes: 4 M runs a second
 POSITION: Final = struct.Struct("=Q")
 
 
@@ -45,9 +47,28 @@ class Rings:
         self._rings = rings
 
     def empty(self) -> None:
-        """Let go of all records. Nobody may be writing."""
+        """Let go of all records, also of one that is being written: nobody reads them."""
         for ring in self._rings:
             ring.reader[: POSITION.size] = ring.writer[: POSITION.size]
+
+    @contextmanager
+    def kept_empty(self) -> Iterator[None]:
+        """Empty them as a reader would, each millisecond, while the program runs on its own."""
+        ended = threading.Event()
+
+        def keep_empty() -> None:
+            while not ended.wait(READER_S):
+                self.empty()
+
+        reader = threading.Thread(target=keep_empty, name="reader of ring buffers")
+        if self._rings:
+            reader.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if self._rings:
+                reader.join()
 
     def runs_that_fit(self) -> int | None:
         """How many runs like the only one since `empty` fit into what it has written to; None: any number.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = (
     ("XDP, tc, socket filters: with a packet", "sudo stackhound bpf bench app.bpf.o --program parse --packet syn.bin"),
     ("a tracing program, where it is attached", "… bpf bench app.bpf.o --program on_switch --in-place 'make -j8'"),
+    ("an XDP program under real packets", "… bpf bench app.bpf.o --program drop --in-place ./send --interface veth0"),
     ("for a script", "sudo stackhound bpf bench app.bpf.o --program parse --json"),
 )
 INCONCLUSIVE: Final = 4
@@ -50,8 +51,9 @@ INCONCLUSIVE: Final = 4
 )
 @click.option("--expect", "expected", type=int, metavar="N", help="What it must return.")
 @click.option("--in-place", "place", metavar="COMMAND", help="Attach it, and run this meanwhile.")
+@click.option("--interface", default="", metavar="NAME", help="Of the network, to attach XDP to (with --in-place).")
 @click.option("--loads", type=click.IntRange(2), default=8, help="Load it so often at least.  [default: 8]")
-@click.option("--most-loads", type=click.IntRange(2), default=64, help="And at most.  [default: 64]")
+@click.option("--most-loads", type=click.IntRange(2), default=256, help="And at most.  [default: 256]")
 @click.option("--batches", type=click.IntRange(2), default=20, help="Measurements a load.  [default: 20]")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object with ns_per_run, its interval and all loads.")
 @click.pass_context
@@ -66,6 +68,7 @@ def command(
     maps_path: Path | None,
     expected: int | None,
     place: str | None,
+    interface: str,
     loads: int,
     most_loads: int,
     batches: int,
@@ -80,6 +83,8 @@ def command(
     from stackhound.bpf.bench import Plan, bench
     from stackhound.bpf.fixtures import read_maps, read_packet
 
+    if interface and not place:
+        raise UsageError("--interface is where a program is measured in place", "add --in-place COMMAND")
     plan = Plan(
         packet=read_packet(packet_path) if packet_path else bytes(64),
         context=context_path.read_bytes() if context_path else b"",
@@ -89,6 +94,7 @@ def command(
         most_loads=most_loads,
         batches=batches,
         place=_keep_running(place) if place else None,
+        interface=interface,
     )
     result = bench(path, program, plan)
     if as_json:
@@ -120,8 +126,7 @@ def _format(result: Result) -> Iterator[str]:
     if not result.is_conclusive:
         yield "  inconclusive: the loads differ too much"
     spread = f"{100 * result.load_spread:.0f}% from the fastest to the slowest"
-    subtracted = f"{empty_ns:.1f} ns of an empty program" if empty_ns else "what the statistics count of their own"
-    yield f"  {result.way}, {len(result.loads)} loads, {spread}; subtracted: {subtracted}"
+    yield f"  {result.way}, {len(result.loads)} loads, {spread}; subtracted: {empty_ns:.1f} ns of an empty program"
     returned = "" if result.return_value is None else f"returned {result.return_value}; "
     yield f"  {returned}{result.instructions} instructions, {result.jited_bytes} bytes of machine code"
     if result.figures:

@@ -3,6 +3,7 @@
 mod attachments;
 pub mod code;
 mod maps;
+mod nothing;
 mod object;
 mod owners;
 mod programs;
@@ -14,6 +15,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 pub use attachments::Attachment;
 pub use maps::{Map, maps};
+pub use nothing::NOTHING;
 pub use object::{Contained, Object, Verified, contents};
 pub use owners::Owner;
 pub use programs::{Program, programs};

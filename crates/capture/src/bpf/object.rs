@@ -1,16 +1,19 @@
 //! An object file that somebody else wrote: opened, loaded with what the verifier says, run, attached.
 
 use std::collections::HashMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 
-use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, ObjectBuilder};
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, ObjectBuilder, ProgramMut, ProgramType};
 
+use super::nothing;
 use super::programs::info;
 use super::trial::{self, Input, Ran};
+use crate::cpus;
 use crate::error::{Error, ErrorKind, Result};
+use crate::perf_event;
 use crate::programs::print_above;
 
 /// Room for the verifier's words, of each program. It writes no more than that.
@@ -45,7 +48,7 @@ pub struct Verified {
 /// A loaded object.
 pub struct Object {
     object: libbpf_rs::Object,
-    links: HashMap<String, Link>,
+    links: HashMap<String, Vec<Link>>,
     empty: HashMap<String, OwnedFd>,
 }
 
@@ -120,12 +123,29 @@ impl Object {
             (name, verified)
         };
         let verified = logs.into_iter().map(said).collect();
-        let object = loaded.ok().map(|object| Self {
+        Ok((loaded.ok().map(Self::of), verified))
+    }
+
+    /// A program that does nothing, `NOTHING`, to be attached as those of a section are.
+    pub fn nothing(section: &str, return_value: u32) -> Result<Self> {
+        print_above(0);
+        let file = nothing::object_file(section, return_value);
+        let loaded = ObjectBuilder::default()
+            .open_memory(&file)
+            .and_then(libbpf_rs::OpenObject::load);
+        let object = loaded.map_err(|error| {
+            let message = format!("an empty program in section {section} cannot be loaded: {error}");
+            Error::new(ErrorKind::Kernel, message, "measure it by test runs")
+        })?;
+        Ok(Self::of(object))
+    }
+
+    fn of(object: libbpf_rs::Object) -> Self {
+        Self {
             object,
             links: HashMap::new(),
             empty: HashMap::new(),
-        });
-        Ok((object, verified))
+        }
     }
 
     /// As the kernel numbers the program.
@@ -198,16 +218,15 @@ impl Object {
         })
     }
 
-    /// Attaches a program where its section says.
-    pub fn attach(&mut self, name: &str) -> Result<()> {
-        let link = self.program(name)?.attach().map_err(|error| {
-            Error::new(
-                ErrorKind::Kernel,
-                format!("{name} cannot be attached: {error}"),
-                "its section must say where to, for example tp_btf/sched_switch",
-            )
-        })?;
-        self.links.insert(name.to_owned(), link);
+    /// Attaches a program where its section says; for perf events to the clock of each CPU, for XDP to an interface.
+    pub fn attach(&mut self, name: &str, interface: &str) -> Result<()> {
+        let program = self.program(name)?;
+        let links = match program.prog_type() {
+            ProgramType::Xdp => vec![attach_to_interface(&program, interface)?],
+            ProgramType::PerfEvent => attach_to_clocks(&program)?,
+            _ => vec![program.attach().map_err(|error| attach_error(name, &error))?],
+        };
+        self.links.insert(name.to_owned(), links);
         Ok(())
     }
 
@@ -215,6 +234,47 @@ impl Object {
     pub fn detach(&mut self, name: &str) {
         self.links.remove(name);
     }
+}
+
+fn attach_to_interface(program: &ProgramMut<'_>, interface: &str) -> Result<Link> {
+    let index = CString::new(interface).map_or(0, |name| {
+        // SAFETY: reads a text that ends in a zero.
+        unsafe { libc::if_nametoindex(name.as_ptr()) }
+    });
+    if index == 0 {
+        let message = format!("there is no network interface {interface:?}");
+        return Err(Error::new(ErrorKind::Usage, message, "name one that 'ip link' shows"));
+    }
+    let name = program.name().to_string_lossy().into_owned();
+    let link = program.attach_xdp(index as i32);
+    link.map_err(|error| {
+        let message = format!("{name} cannot be attached to {interface}: {error}");
+        Error::new(ErrorKind::Kernel, message, "use an interface that has no XDP program")
+    })
+}
+
+/// 4 kHz: some hundred runs in each batch.
+const CLOCK_PERIOD_NS: u64 = 250_000;
+
+fn attach_to_clocks(program: &ProgramMut<'_>) -> Result<Vec<Link>> {
+    let name = program.name().to_string_lossy().into_owned();
+    let attach = |cpu| {
+        let clock = perf_event::cpu_clock(cpu, CLOCK_PERIOD_NS)
+            .map_err(|error| Error::system(&format!("the clock of CPU {cpu} cannot be opened"), &error))?;
+        let link = program.attach_perf_event(clock.as_raw_fd());
+        let link = link.map_err(|error| attach_error(&name, &error))?;
+        let _closed_with_the_link = clock.into_raw_fd();
+        Ok(link)
+    };
+    cpus::online().into_iter().map(attach).collect()
+}
+
+fn attach_error(name: &str, error: &libbpf_rs::Error) -> Error {
+    Error::new(
+        ErrorKind::Kernel,
+        format!("{name} cannot be attached: {error}"),
+        "its section must say where to, for example tp_btf/sched_switch",
+    )
 }
 
 fn no_program(name: &str) -> Error {

@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
+use super::nothing;
+
 /// What a program is given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
@@ -65,17 +67,7 @@ pub fn run(program: BorrowedFd<'_>, input: Input<'_>) -> io::Result<Ran> {
 
 /// A program of some kind that does nothing but return a value: what running it takes is what running takes.
 pub fn load_empty(kind: u32, attach_type: u32, return_value: u32) -> io::Result<OwnedFd> {
-    let instructions = [
-        libbpf_sys::bpf_insn {
-            code: (libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K) as u8,
-            imm: return_value as i32,
-            ..Default::default()
-        },
-        libbpf_sys::bpf_insn {
-            code: (libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8,
-            ..Default::default()
-        },
-    ];
+    let instructions = nothing::instructions(return_value);
     let mut options = libbpf_sys::bpf_prog_load_opts {
         sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
         expected_attach_type: attach_type,
