@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -18,7 +16,7 @@ from stackhound.cli.verbosity import verbose_option
 from stackhound.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stackhound.bpf import Monitor, Program, Rate, Reading
 
@@ -27,8 +25,6 @@ EXAMPLES: Final = (
     ("once, for a script", "sudo stackhound bpf top -n 1 --json"),
     ("programs of one owner, by runs", "sudo stackhound bpf top cilium --sort runs"),
 )
-#: Columns to sort by, and of what; the largest comes first.
-SORTS: Final = ("cpu", "runs", "ns", "skipped", "memory", "id", "name")
 HOME: Final = "\x1b[H"
 CLEAR_LINE: Final = "\x1b[K"
 CLEAR_BELOW: Final = "\x1b[J"
@@ -37,8 +33,7 @@ WIDTH: Final = 120  # where there is no terminal
 LINES_AROUND: Final = 4  # of the screen's: above and below the programs
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One program in one reading."""
 
     program: Program
@@ -58,43 +53,38 @@ class Row:
     def skipped_per_s(self) -> float:
         return 1e9 * self.rate.recursion_misses / self.elapsed_ns
 
-    def sort_key(self, sort: str) -> tuple[float | str, ...]:
-        """The largest first; by name and id the smallest."""
-        program = self.program
-        by: dict[str, float | str] = {
-            "cpu": -self.rate.run_ns,
-            "runs": -self.rate.runs,
-            "ns": -self.rate.ns_per_run,
-            "skipped": -self.rate.recursion_misses,
-            "memory": -program.memory_bytes,
-            "id": program.id,
-            "name": program.name,
-        }
-        return (by[sort], program.id)
-
     def as_object(self) -> dict[str, object]:
-        """For JSON."""
-        program = self.program
+        """What changes from reading to reading, for JSON."""
+        if self.rate.is_idle:
+            return IDLE
         return {
-            "id": program.id,
-            "name": program.name,
-            "type": program.type,
             "cpu_percent": round(self.cpu_percent, 4),
             "runs": self.rate.runs,
             "runs_per_s": round(self.runs_per_s, 1),
             "ns_per_run": round(self.rate.ns_per_run, 1),
             "skipped": self.rate.recursion_misses,
-            "memory_bytes": program.memory_bytes,
-            "attachments": [one.place for one in program.attachments],
-            "owners": [one._asdict() for one in program.owners],
         }
+
+
+#: Of a program that did not run.
+IDLE: Final[dict[str, object]] = {"cpu_percent": 0.0, "runs": 0, "runs_per_s": 0.0, "ns_per_run": 0.0, "skipped": 0}
+#: Columns to sort by: the largest comes first; by name and id the smallest.
+SORTS: Final[dict[str, Callable[[Row], float | str]]] = {
+    "cpu": lambda row: -row.rate.run_ns,
+    "runs": lambda row: -row.rate.runs,
+    "ns": lambda row: -row.rate.ns_per_run,
+    "skipped": lambda row: -row.rate.recursion_misses,
+    "memory": lambda row: -row.program.memory_bytes,
+    "id": lambda row: row.program.id,
+    "name": lambda row: row.program.name,
+}
 
 
 @click.command(cls=ExampleCommand, examples=EXAMPLES)
 @click.argument("text", metavar="[FILTER]", default="")
 @click.option("-i", "--interval", "interval_s", type=parse_duration, default="2s", metavar="TIME", help="[default: 2s]")
 @click.option("-n", "--count", type=click.IntRange(min=0), default=0, help="So many readings; 0: until Ctrl-C.")
-@click.option("-s", "--sort", type=click.Choice(SORTS), default="cpu", help="What comes first.  [default: cpu]")
+@click.option("-s", "--sort", type=click.Choice(tuple(SORTS)), default="cpu", help="What comes first.  [default: cpu]")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a reading.")
 @verbose_option
 def command(text: str, interval_s: float, count: int, sort: str, as_json: bool) -> None:
@@ -103,6 +93,8 @@ def command(text: str, interval_s: float, count: int, sort: str, as_json: bool) 
     The kernel's statistics are switched on while this runs. What they take of each run is found out with an empty
     program, subtracted, and shown.
     """
+    import orjson
+
     from stackhound.bpf import Monitor
 
     if interval_s < 0.1:
@@ -116,7 +108,7 @@ def command(text: str, interval_s: float, count: int, sort: str, as_json: bool) 
             done += 1
             reading = monitor.read()
             if as_json:
-                click.echo(json.dumps(top.as_object(reading)))
+                click.echo(orjson.dumps(top.as_object(reading)))
             elif is_screen:
                 _redraw(list(top.draw(reading, *shutil.get_terminal_size())), first=done == 1)
             else:
@@ -124,27 +116,33 @@ def command(text: str, interval_s: float, count: int, sort: str, as_json: bool) 
 
 
 class Top:
-    """What is shown of readings."""
+    """What is shown of readings. What does not change is put in words when a program is first seen."""
 
     def __init__(self, monitor: Monitor, text: str, sort: str) -> None:
         self._monitor = monitor
         self._text = text
         self._sort = sort
-        self._programs: dict[int, Program] = {}
+        self._known: set[int] = set()
+        self._programs: dict[int, Program] = {}  # that are shown
+        self._objects: dict[int, dict[str, object]] = {}
         self._cpu_ns = time.process_time_ns()
 
     def rows(self, reading: Reading) -> list[Row]:
         """Programs that are wanted, in order."""
+        if not self._known.issuperset(reading.rates):
+            self._look_up()
+        rates, elapsed_ns = reading.rates, reading.elapsed_ns
+        rows = [Row(program, rates[id_], elapsed_ns) for id_, program in self._programs.items() if id_ in rates]
+        return sorted(rows, key=SORTS[self._sort])
+
+    def _look_up(self) -> None:
+        """All programs: in the order of their ids, which sorting keeps where they are equal."""
         from stackhound.bpf import list_programs
 
-        if reading.rates.keys() - self._programs.keys():
-            self._programs = {one.id: one for one in list_programs()}
-        rows = [
-            Row(self._programs[id_], rate, reading.elapsed_ns)
-            for id_, rate in reading.rates.items()
-            if id_ in self._programs and any(self._text in cell for cell in cells_of(self._programs[id_]))
-        ]
-        return sorted(rows, key=lambda row: row.sort_key(self._sort))
+        programs = list_programs()
+        self._known = {one.id for one in programs}
+        self._programs = {one.id: one for one in programs if any(self._text in cell for cell in cells_of(one))}
+        self._objects = {id_: _describe(program) for id_, program in self._programs.items()}
 
     def as_object(self, reading: Reading) -> dict[str, object]:
         """For JSON."""
@@ -157,7 +155,7 @@ class Top:
                 "cpu_percent": round(100 * reading.statistics_ns / reading.elapsed_ns, 4),
             },
             "own_cpu_percent": round(self._own_percent(reading), 4),
-            "programs": [row.as_object() for row in self.rows(reading)],
+            "programs": [self._objects[row.program.id] | row.as_object() for row in self.rows(reading)],
         }
 
     def draw(self, reading: Reading, columns: int, lines: int) -> Iterator[str]:
@@ -185,6 +183,18 @@ class Top:
         now_ns = time.process_time_ns()
         used_ns, self._cpu_ns = now_ns - self._cpu_ns, now_ns
         return 100 * used_ns / reading.elapsed_ns
+
+
+def _describe(program: Program) -> dict[str, object]:
+    """For JSON."""
+    return {
+        "id": program.id,
+        "name": program.name,
+        "type": program.type,
+        "memory_bytes": program.memory_bytes,
+        "attachments": [one.place for one in program.attachments],
+        "owners": [one._asdict() for one in program.owners],
+    }
 
 
 def _line(row: Row, columns: int) -> str:
