@@ -169,6 +169,8 @@ enum allocator_call {
 	CALL_ALIGNED = 5,        /* (alignment, bytes) */
 	CALL_POSIX_MEMALIGN = 6, /* (where to put the address, alignment, bytes) */
 	CALL_FREE = 7,           /* (address) */
+	CALL_MMAP = 8,           /* (address, bytes, protection, flags) */
+	CALL_MREMAP = 9,         /* (address, bytes, new bytes) */
 };
 
 /* What user space may change while the programs run. */

@@ -9,6 +9,11 @@
 #include "heap.h"
 #include <bpf/bpf_tracing.h>
 
+/* mmap(2) */
+#define PROT_NONE 0
+#define MAP_ANONYMOUS 0x20
+#define MAP_FAILED (~0ULL)
+
 /* Of a thread. */
 struct heap_call {
 	s64 until_chosen; /* bytes */
@@ -90,9 +95,11 @@ static __always_inline u64 requested_bytes(struct pt_regs *context, u32 call)
 		return PT_REGS_PARM1(context) * PT_REGS_PARM2(context);
 	case CALL_REALLOC:
 	case CALL_ALIGNED:
+	case CALL_MMAP:
 		return PT_REGS_PARM2(context);
 	case CALL_REALLOCARRAY:
 		return PT_REGS_PARM2(context) * PT_REGS_PARM3(context);
+	case CALL_MREMAP:
 	case CALL_POSIX_MEMALIGN:
 		return PT_REGS_PARM3(context);
 	default:
@@ -149,20 +156,37 @@ static __always_inline void begin_call(struct pt_regs *context, struct task_stru
 		thread->id = step.id;
 }
 
-/* A call that was left another way than by returning (an exception) was at a place of the stack that is free now. */
+/*
+ * At the same place of the stack it is where the outermost call ends in a jump to another function (reallocarray to
+ * realloc). One that was left another way than by returning (an exception) was at a place that is free now.
+ */
 static __always_inline bool is_inner_call(const struct heap_call *thread, u64 stack)
 {
-	return thread->stack && stack < thread->stack;
+	return thread->stack && stack <= thread->stack;
+}
+
+/* A mapping of a file, or of addresses that are to be kept free, takes no memory. */
+static __always_inline bool is_allocation(struct pt_regs *context, u32 call)
+{
+	if (call == CALL_FREE)
+		return false;
+	return call != CALL_MMAP || (PT_REGS_PARM4(context) & MAP_ANONYMOUS && PT_REGS_PARM3(context) != PROT_NONE);
+}
+
+static __always_inline bool ends_another(u32 call)
+{
+	return call == CALL_FREE || call == CALL_REALLOC || call == CALL_REALLOCARRAY || call == CALL_MREMAP;
 }
 
 static __always_inline void enter(struct pt_regs *context, struct task_struct *task, u32 call,
 				  struct counters *counters)
 {
-	struct heap_call *thread;
+	struct heap_call *thread = 0;
 
-	if (call == CALL_FREE || call == CALL_REALLOC || call == CALL_REALLOCARRAY)
+	if (ends_another(call))
 		end_chosen(context, task, PT_REGS_PARM1(context), counters);
-	thread = call == CALL_FREE ? 0 : bpf_task_storage_get(&heap_calls, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (is_allocation(context, call))
+		thread = bpf_task_storage_get(&heap_calls, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread || is_inner_call(thread, PT_REGS_SP(context))) {
 		__sync_fetch_and_add(&counters->saved, 1);
 		return;
@@ -201,7 +225,7 @@ static __always_inline void note_address(struct pt_regs *context, struct task_st
 	thread->id = 0;
 	if (thread->result && (key.address || bpf_probe_read_user(&key.address, sizeof(u64), (void *)thread->result)))
 		key.address = 0;
-	if (!key.address) {
+	if (!key.address || key.address == MAP_FAILED) {
 		step.step = HEAP_FREED;
 	} else {
 		end_chosen(context, task, key.address, counters); /* was given back where nobody saw it */

@@ -482,6 +482,18 @@ static void first_free(void *address)
 
 /* --- What programs call ------------------------------------------------------------------------------------------- */
 
+/* Nothing of it is ever chosen. */
+static struct thread nobody = {.until_chosen = INT64_MAX, .random = 1};
+
+/* What one function asks of another (musl's calloc of malloc) is part of what it was asked for itself. */
+static inline struct thread *count_for_nobody(void)
+{
+	struct thread *thread = self;
+
+	self = &nobody;
+	return thread;
+}
+
 EXPORT void *malloc(size_t size)
 {
 	void *address = real.malloc(size);
@@ -492,8 +504,10 @@ EXPORT void *malloc(size_t size)
 
 EXPORT void *calloc(size_t number, size_t size)
 {
+	struct thread *thread = count_for_nobody();
 	void *address = real.calloc(number, size);
 
+	self = thread;
 	count(address, number * size); /* it did not overflow, or there is no address */
 	return address;
 }
@@ -545,11 +559,14 @@ EXPORT void *reallocarray(void *address, size_t number, size_t size)
 
 EXPORT int posix_memalign(void **address, size_t alignment, size_t size)
 {
+	struct thread *thread;
 	int error;
 
 	if (UNLIKELY(!real.posix_memalign))
 		find_real();
+	thread = count_for_nobody();
 	error = real.posix_memalign(address, alignment, size);
+	self = thread;
 	if (!error)
 		count(*address, size);
 	return error;
@@ -558,6 +575,7 @@ EXPORT int posix_memalign(void **address, size_t alignment, size_t size)
 #define ALIGNED(name, parameters, arguments)                                                                           \
 	EXPORT void *name parameters                                                                                   \
 	{                                                                                                              \
+		struct thread *thread;                                                                                 \
 		void *address;                                                                                         \
                                                                                                                        \
 		if (UNLIKELY(!real.name))                                                                              \
@@ -566,7 +584,9 @@ EXPORT int posix_memalign(void **address, size_t alignment, size_t size)
 			errno = ENOMEM;                                                                                \
 			return 0;                                                                                      \
 		}                                                                                                      \
+		thread = count_for_nobody();                                                                           \
 		address = real.name arguments;                                                                         \
+		self = thread;                                                                                         \
 		count(address, size);                                                                                  \
 		return address;                                                                                        \
 	}

@@ -91,6 +91,7 @@ struct walk {
 	u8 has_registers;     /* of this very frame */
 	u8 is_call;           /* ip is behind a call */
 	u8 has_caller;        /* the last step led somewhere */
+	u8 is_at_entry;       /* it begins at a function's first instruction */
 	u8 python_is_open;    /* the call of the evaluation loop has frames already */
 	u64 python_frame;     /* the one that comes next */
 	u64 python_callee;    /* the one before it; 0: there is none */
@@ -279,11 +280,27 @@ static __always_inline bool step_by_frame_pointer(struct walk *walk, struct task
 	return enter_caller(walk, ip, cfa, fp);
 }
 
+/* Nothing has been pushed yet: the return address is where the call left it. */
+static __always_inline bool step_from_entry(struct walk *walk, struct task_struct *task)
+{
+#ifdef LR_REGISTER
+	return enter_caller(walk, walk->registers[LR_REGISTER], walk->sp, walk->fp);
+#else
+	u64 ip;
+
+	if (!load(walk, task, walk->sp, &ip))
+		return end_walk(walk, END_UNREADABLE);
+	return enter_caller(walk, ip, walk->sp + sizeof(u64), walk->fp);
+#endif
+}
+
 /* No rule: walk->end says why, and that is the end unless the frame pointer leads on, upwards. */
 static __always_inline bool step_without_rule(struct walk *walk, struct task_struct *task)
 {
 	u32 reason = walk->end;
 
+	if (walk->is_at_entry && walk->frames == 1)
+		return step_from_entry(walk, task);
 	if (walk->fp < walk->sp)
 		return false;
 	if (step_by_frame_pointer(walk, task, walk->fp + 2 * sizeof(u64))) {

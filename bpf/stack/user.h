@@ -74,6 +74,8 @@ static __always_inline void walk_user(void *context, struct task_struct *task, s
 	u32 place = this_cpu_place(hook);
 	struct walk *walk = config.unwind ? bpf_map_lookup_elem(&walks, &place) : 0;
 
+	if (walk)
+		walk->is_at_entry = hook == HOOK_ALLOCATION; /* uprobes, on functions */
 	if (walk && walk_by_tables(walk, task, sample))
 		return;
 	walk_frame_pointers(context, sample);

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
@@ -18,8 +20,6 @@ from support_recordings import STACKHOUND, record_whole, run_stackhound
 from support_workloads import HANG_S, Program, build, line_of, require
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stackhound import Profile
 
 pytestmark = pytest.mark.ebpf
@@ -89,12 +89,11 @@ SITES: Final = {
 
 def test_every_functions_memory_is_known() -> None:
     profile, truth = record(build("heap.c", "-pthread"), *SITES)
+    assert_known(profile, truth, *SITES)
     found = by_leaf(profile)
     for site, (function, size) in SITES.items():
         memory = found[function]
-        assert_near(memory.alloc_bytes, truth[f"{site}_bytes"], size)
         assert_near(memory.alloc_objects * size, truth[f"{site}_count"] * size, size)
-        assert_near(memory.inuse_bytes, truth[f"{site}_kept_bytes"], size)
         assert_near(memory.inuse_objects * size, truth[f"{site}_kept"] * size, size)
 
 
@@ -129,6 +128,36 @@ def test_memory_of_a_fork_belongs_to_the_process_that_asked_for_it() -> None:
     found = by_leaf(profile)
     assert_near(found["keep_small"].inuse_bytes, truth["keep_small_kept_bytes"], 100)  # though the child freed its copy
     assert {loss.cause: loss.count for loss in profile.losses}["free without allocation"] == 0
+
+
+def allocator_flags(name: str) -> tuple[str, ...]:
+    """To compile the workload with another allocator than glibc's; skips where it is not installed."""
+    if name == "musl":
+        specs = Path(f"/usr/lib/{platform.machine()}-linux-musl/musl-gcc.specs")
+        flags = (f"-specs={specs}",)
+    else:
+        specs = Path(f"/usr/lib/{platform.machine()}-linux-gnu", name)
+        flags = ("-Wl,--no-as-needed", str(specs))
+    if not specs.exists():
+        pytest.skip(f"needs {specs}")
+    return flags
+
+
+def assert_known(profile: Profile, truth: dict[str, int], *sites: str) -> None:
+    found = by_leaf(profile)
+    for site in sites:
+        function, size = SITES[site]
+        assert_near(found[function].alloc_bytes, truth[f"{site}_bytes"], size)
+        assert_near(found[function].inuse_bytes, truth[f"{site}_kept_bytes"], size)
+
+
+OTHER_ALLOCATORS: Final = pytest.mark.parametrize("allocator", ["libjemalloc.so.2", "libmimalloc.so.2", "musl"])
+
+
+@OTHER_ALLOCATORS
+def test_other_allocators_are_followed_from_inside(allocator: str) -> None:
+    profile, truth = record(build("heap.c", "-pthread", *allocator_flags(allocator)), *SITES)
+    assert_known(profile, truth, *SITES)
 
 
 def test_operator_new_belongs_to_its_caller() -> None:
@@ -212,13 +241,17 @@ def test_a_program_that_frees_what_is_none_ends_as_it_would() -> None:
     record(sys.executable, "-c", code, status=128 - plain.returncode)
 
 
+#: Sites of one process.
+WATCHED: Final = ("keep_small", "keep_half", "keep_none", "grow", "keep_in_thread")
+
+
 # --- Programs as they are ---------------------------------------------------------------------------------------------
 
 
-def watch(*sites: str, **options: Any) -> tuple[Profile, dict[str, int]]:
+def watch(*sites: str, flags: tuple[str, ...] = (), **options: Any) -> tuple[Profile, dict[str, int]]:
     """The workload as a process that runs already."""
     options = {"heap_interval_bytes": INTERVAL_BYTES, "heap_max_slowdown_percent": 100, "ring_bytes": 2**24} | options
-    with Program(build("heap.c", "-pthread"), *sites) as program:
+    with Program(build("heap.c", "-pthread", *flags), *sites) as program:
         profile = record_whole(program, events=("heap",), **options)
         truth = program.truth()
     assert_accounted_for(profile)
@@ -226,13 +259,22 @@ def watch(*sites: str, **options: Any) -> tuple[Profile, dict[str, int]]:
 
 
 def test_a_process_that_runs_already_is_watched() -> None:
-    profile, truth = watch("keep_small", "keep_half", "keep_none", "grow", "keep_in_thread")
+    profile, truth = watch(*WATCHED)
+    assert_known(profile, truth, *WATCHED)
+
+
+@OTHER_ALLOCATORS
+def test_other_allocators_are_watched_from_outside(allocator: str) -> None:
+    profile, truth = watch(*WATCHED, flags=allocator_flags(allocator))
+    assert_known(profile, truth, *WATCHED)
+
+
+def test_memory_that_a_program_maps_itself_is_watched() -> None:
+    profile, truth = watch("map_half", "grow_mapping")
     found = by_leaf(profile)
-    for site in ("keep_small", "keep_half", "keep_none", "grow", "keep_in_thread"):
-        function, size = SITES[site]
-        memory = found[function]
-        assert_near(memory.alloc_bytes, truth[f"{site}_bytes"], size)
-        assert_near(memory.inuse_bytes, truth[f"{site}_kept_bytes"], size)
+    for site in ("map_half", "grow_mapping"):
+        assert_near(found[site].alloc_bytes, truth[f"{site}_bytes"], 2**20)
+        assert_near(found[site].inuse_bytes, truth[f"{site}_kept_bytes"], 2**20)
 
 
 def test_the_real_cost_of_watching_is_said() -> None:
@@ -260,6 +302,17 @@ def test_a_command_is_watched_as_it_is_on_demand() -> None:
     found = by_leaf(profile)["keep_half"]
     assert_near(found.alloc_bytes, truth["keep_half_bytes"], 1_000_000)
     assert_near(found.inuse_bytes, truth["keep_half_kept_bytes"], 1_000_000)
+
+
+@pytest.mark.parametrize("flags", [(), ("libjemalloc.so.2",), ("musl",), ("-static",)])
+def test_a_command_is_watched_from_its_first_instruction_on(flags: tuple[str, ...]) -> None:
+    """It allocates at once, before any process could be looked at."""
+    if flags and not flags[0].startswith("-"):
+        flags = allocator_flags(flags[0])
+    options = ("--heap-uprobes", "--heap-max-slowdown", "100")
+    profile, truth = record(build("heap.c", "-pthread", *flags), "keep_half", options=options)
+    event = profile.event("heap")
+    assert_near(int(pprof_values(profile, event)[1].sum()), truth["keep_half_bytes"], 1_000_000)
 
 
 def test_a_program_that_the_library_cannot_reach_is_watched_instead() -> None:

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::Link;
@@ -46,6 +46,8 @@ pub struct Allocators {
     most_share: f64,
     trap_ns: f64,
     known: HashMap<FileId, Vec<UprobeSite>>,
+    /// Of the command, which does not have them mapped yet.
+    expected: Vec<(FileId, Allocator)>,
     /// Attached in the window that is open.
     links: Vec<Link>,
     attached: HashSet<(u32, FileId)>,
@@ -75,6 +77,7 @@ impl Allocators {
             most_share: options.heap_max_slowdown_percent / 100.0,
             trap_ns: calibrate(programs)?,
             known: HashMap::new(),
+            expected: options.heap_files.iter().filter_map(|path| read_file(path)).collect(),
             links: Vec::new(),
             attached: HashSet::new(),
             window: 0,
@@ -164,7 +167,8 @@ impl Allocators {
         let targets = programs.targets();
         self.processes = targets.len() as u32;
         for pid in targets {
-            for (id, allocator) in self.allocators_of(pid) {
+            let expected = std::mem::take(&mut self.expected);
+            for (id, allocator) in self.allocators_of(pid).into_iter().chain(expected) {
                 if self.attached.insert((pid, id)) {
                     let links = programs.attach_allocator(pid, &allocator.path, &allocator.sites);
                     self.links.extend(links?); // none where the process has just ended
@@ -202,13 +206,27 @@ impl Allocators {
     }
 }
 
-fn read_sites(path: &std::path::Path) -> Vec<UprobeSite> {
-    let Ok(file) = File::open(path) else { return Vec::new() };
+fn read_sites(path: &Path) -> Vec<UprobeSite> {
+    map_file(path).map_or_else(Vec::new, |bytes| sites_in(&bytes))
+}
+
+/// A file that nobody need have mapped; None without an allocator in it.
+fn read_file(path: &Path) -> Option<(FileId, Allocator)> {
+    let bytes = map_file(path)?;
+    let sites = sites_in(&bytes);
+    let (id, _) = mapped_at(bytes.as_ptr() as u64)?; // as the maps of a process that has it will say
+    let path = path.to_owned();
+    (!sites.is_empty()).then_some((id, Allocator { path, sites }))
+}
+
+fn map_file(path: &Path) -> Option<Mmap> {
+    let file = File::open(path).ok()?;
     // SAFETY: read under the guard of crates/capture/src/sigbus.rs, as all files of programs are.
-    let Ok(bytes) = (unsafe { Mmap::map(&file) }) else {
-        return Vec::new();
-    };
-    let sites = find_allocators(&bytes).into_iter();
+    unsafe { Mmap::map(&file) }.ok()
+}
+
+fn sites_in(file: &[u8]) -> Vec<UprobeSite> {
+    let sites = find_allocators(file).into_iter();
     sites
         .map(|(offset, call)| UprobeSite {
             offset: offset.0 as usize,
@@ -226,6 +244,8 @@ fn cookie(call: Call) -> u32 {
         Call::Aligned => abi::CALL_ALIGNED,
         Call::PosixMemalign => abi::CALL_POSIX_MEMALIGN,
         Call::Free => abi::CALL_FREE,
+        Call::Mmap => abi::CALL_MMAP,
+        Call::Mremap => abi::CALL_MREMAP,
     }
 }
 
@@ -269,8 +289,15 @@ fn fastest_call_ns() -> f64 {
 
 /// The file that has this code of ours, and where.
 fn place_of(address: u64) -> Option<(PathBuf, usize)> {
+    let (_, (start, end, offset)) = mapped_at(address)?;
+    let path = PathBuf::from(format!("/proc/self/map_files/{start:x}-{end:x}"));
+    Some((path, (address - start + offset) as usize))
+}
+
+/// What is mapped there in this process: the file, and (begin, end, offset in it).
+fn mapped_at(address: u64) -> Option<(FileId, (u64, u64, u64))> {
     let maps = procfs::maps(std::process::id())?;
     let map = parse_maps(&maps).find(|map| (map.start.0..map.end.0).contains(&address) && map.inode != 0)?;
-    let path = PathBuf::from(format!("/proc/self/map_files/{:x}-{:x}", map.start.0, map.end.0));
-    Some((path, (address - map.start.0 + map.file_offset.0) as usize))
+    let place = (map.start.0, map.end.0, map.file_offset.0);
+    Some(((map.device, map.inode), place))
 }

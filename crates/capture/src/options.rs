@@ -109,6 +109,8 @@ pub struct Options {
     pub heap_library: Option<PathBuf>,
     /// Of `heap`: watch allocators of programs as they are.
     pub heap_uprobes: bool,
+    /// Of that: files that the command will have mapped, to be watched from its first instruction on.
+    pub heap_files: Vec<PathBuf>,
     /// Of that: how much slower, in percent, traps may make one thread.
     pub heap_max_slowdown_percent: f64,
     /// Of the ring, rounded up to a power of two; None: by rate and CPUs.

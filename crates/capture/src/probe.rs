@@ -104,6 +104,7 @@ fn options() -> Options {
         off_cpu_at_departure: false,
         heap_library: None,
         heap_uprobes: false,
+        heap_files: Vec::new(),
         heap_max_slowdown_percent: 5.0,
         ring_bytes: None,
         raw_addresses: false,

@@ -28,10 +28,14 @@ pub enum Call {
     PosixMemalign,
     /// (address)
     Free,
+    /// (address, bytes, protection, flags)
+    Mmap,
+    /// (address, bytes, new bytes)
+    Mremap,
 }
 
 /// Of the C library, and behind the prefixes of `PREFIXES`.
-const FUNCTIONS: [(&str, Call); 13] = [
+const FUNCTIONS: [(&str, Call); 20] = [
     ("malloc", Call::Malloc),
     ("calloc", Call::Calloc),
     ("realloc", Call::Realloc),
@@ -44,7 +48,14 @@ const FUNCTIONS: [(&str, Call); 13] = [
     ("zalloc", Call::Malloc),
     ("free", Call::Free),
     ("cfree", Call::Free),
+    ("mallocx", Call::Malloc),
+    ("rallocx", Call::Realloc),
+    ("dallocx", Call::Free),
     ("sdallocx", Call::Free),
+    ("mmap", Call::Mmap),
+    ("mmap64", Call::Mmap),
+    ("mremap", Call::Mremap),
+    ("munmap", Call::Free),
 ];
 /// Of jemalloc, mimalloc and tcmalloc, where they do not take the C library's names.
 const PREFIXES: [&str; 4] = ["", "je_", "mi_", "tc_"];
@@ -120,6 +131,7 @@ mod tests {
         assert_eq!(function(b"je_calloc"), Some(Call::Calloc));
         assert_eq!(function(b"mi_free"), Some(Call::Free));
         assert_eq!(function(b"posix_memalign"), Some(Call::PosixMemalign));
+        assert_eq!(function(b"mmap64"), Some(Call::Mmap));
         assert_eq!(function(b"xmalloc"), None);
         assert_eq!(function(b"malloc_usable_size"), None);
     }

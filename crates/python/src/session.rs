@@ -222,6 +222,7 @@ fn parse_options(options: &Bound<'_, PyDict>) -> PyResult<capture::Options> {
         off_cpu_at_departure: required(options, "off_cpu_at_departure")?,
         heap_library: text("heap_library")?.map(PathBuf::from),
         heap_uprobes: required(options, "heap_uprobes")?,
+        heap_files: required::<Vec<PathBuf>>(options, "heap_files")?,
         heap_max_slowdown_percent: required(options, "heap_max_slowdown_percent")?,
         ring_bytes: (ring_bytes > 0).then_some(ring_bytes),
         raw_addresses: required(options, "raw_addresses")?,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -77,26 +78,40 @@ def run_record(request: Request) -> int:
     from stackhound.recording.launch import Command
 
     user = None if request.as_root else invoker
-    request, environment = _reach_heap(request)
+    request, environment = _reach_heap(request, user)
     to_stderr = request.target.path is None
     with Command(request.command, user, stdout_to_stderr=to_stderr, environment=environment) as command:
         return _record_command(request, command, invoker)
 
 
-def _reach_heap(request: Request) -> tuple[Request, dict[str, str]]:
+def _reach_heap(request: Request, user: Invoker | None) -> tuple[Request, dict[str, str]]:
     """Let COMMAND follow its allocations, if they are to be recorded: the request, and variables for COMMAND."""
     if not request.options.records_heap:
         return request, {}
     from stackhound.recording import heap_library
 
-    if request.heap_uprobes or request.options.pids:
+    if request.options.pids:
         return request, {}
+    if request.heap_uprobes:
+        return _expect_files(request, user), {}
     if reason := heap_library.why_out_of_reach(request.command[0]):
         note = f"the library that chooses allocations cannot be loaded: {reason}"
-        return request._replace(options=replace(request.options, heap_note=note)), {}
+        request = request._replace(options=replace(request.options, heap_note=note))
+        return _expect_files(request, user), {}
     library = heap_library.install()
     environment = heap_library.environment(library, request.options.heap_interval_bytes)
     return request._replace(options=replace(request.options, heap_library=library)), environment
+
+
+def _expect_files(request: Request, user: Invoker | None) -> Request:
+    """Let COMMAND be watched from its first instruction on."""
+    from stackhound.recording.executable import find_executable
+
+    executable = find_executable(request.command[0])
+    if executable is None:
+        return request
+    files = executable.files(user.environment() if user else os.environ, user)
+    return request._replace(options=replace(request.options, heap_files=files))
 
 
 def _record_command(request: Request, command: Command, invoker: Invoker | None) -> int:

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
-import struct
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Final
 
 from stackhound import _native
 from stackhound.errors import RecordingError, reason_of
+from stackhound.recording.executable import find_executable
 
 #: Root's own cache is nobody else's to read, and under sudo COMMAND is somebody else.
 ROOT_CACHE: Final = Path("/var/cache/stackhound")
@@ -23,10 +22,6 @@ INTERVAL_VARIABLE: Final = "STACKHOUND_HEAP_INTERVAL"
 #: The first program waits so long before it begins: by then its mappings are known, and its stacks complete.
 WAIT_VARIABLE: Final = "STACKHOUND_HEAP_WAIT_MS"
 WAIT_MS: Final = 50
-
-HEAD_BYTES: Final = 64 * 1024  # of a program: ELF header, program headers; or the line that names its interpreter
-MAX_INTERPRETERS: Final = 4  # the kernel's own limit (BINPRM_MAX_RECURSION)
-PT_INTERP: Final = 3
 
 
 def install() -> Path:
@@ -85,37 +80,11 @@ def environment(library: Path, interval_bytes: int) -> dict[str, str]:
 
 def why_out_of_reach(command: str) -> str:
     """Why a program does not load the library; empty when it does, or is not found at all."""
-    found = shutil.which(command)
-    path = Path(found) if found else None
-    for _ in range(MAX_INTERPRETERS):
-        if path is None:
-            return ""
-        try:
-            with path.open("rb") as file:
-                head, mode = file.read(HEAD_BYTES), os.fstat(file.fileno()).st_mode
-        except OSError:
-            return ""  # the exec says what is wrong
-        if head.startswith(b"#!"):
-            words = head[2 : head.find(b"\n")].split()
-            path = Path(os.fsdecode(words[0])) if words else None
-            continue
-        return _why_elf_is_out_of_reach(head, mode)
-    return ""
-
-
-def _why_elf_is_out_of_reach(head: bytes, mode: int) -> str:
-    if not head.startswith(b"\x7fELF"):
-        return ""
-    if mode & (stat.S_ISUID | stat.S_ISGID):
+    executable = find_executable(command)
+    if executable is None or not executable.is_elf:
+        return ""  # the exec says what is wrong
+    if executable.mode & (stat.S_ISUID | stat.S_ISGID):
         return "it runs as another user (setuid), and then nothing can be loaded into it"
-    if head[4] != struct.calcsize("P") // 4:
+    if not executable.is_native:
         return "it is a 32-bit program"
-    return "" if PT_INTERP in _segment_types(head) else "it is linked statically"
-
-
-def _segment_types(head: bytes) -> list[int]:
-    """The types of a 64-bit ELF file's segments, as far as they are in its first bytes."""
-    (offset,) = struct.unpack_from("=Q", head, 32)
-    size, count = struct.unpack_from("=HH", head, 54)
-    places = (offset + number * size for number in range(count))
-    return [struct.unpack_from("=I", head, place)[0] for place in places if place + 4 <= len(head)]
+    return "" if executable.loader else "it is linked statically"

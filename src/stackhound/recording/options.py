@@ -57,6 +57,7 @@ class RecordOptions:
         heap_interval_bytes: of ``heap``: of so many bytes allocated one is a sample, on average.
         heap_library: of ``heap``: the library that the programs were started with (`heap_library.install`).
             Without one, the allocators of the processes are watched by uprobes: from now on, and as they are.
+        heap_files: of that: what the command will have mapped, watched from its first instruction on (`Executable`).
         heap_max_slowdown_percent: of that: how much slower traps may make one thread; they are taken off meanwhile.
         heap_note: why there is no library, to be said at the end.
         software_only: use cpu-clock even where there is a cycle counter.
@@ -100,6 +101,7 @@ class RecordOptions:
     off_cpu_at_departure: bool = False
     heap_interval_bytes: int = HEAP_INTERVAL_BYTES
     heap_library: Path | None = None
+    heap_files: tuple[Path, ...] = ()
     heap_max_slowdown_percent: float = HEAP_MAX_SLOWDOWN_PERCENT
     heap_note: str = ""
     software_only: bool = False
@@ -161,6 +163,7 @@ class RecordOptions:
             "off_cpu_at_departure": self.off_cpu_at_departure,
             "heap_library": str(self.heap_library or ""),
             "heap_uprobes": self.records_heap and self.heap_library is None,
+            "heap_files": [str(path) for path in self.heap_files],
             "heap_max_slowdown_percent": self.heap_max_slowdown_percent,
             "ring_bytes": self.ring_bytes,
             "raw_addresses": self.raw_addresses,

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from stackhound.profile.columns import Numbers
 
 #: What programs call for memory: the C library's functions and those that pass on to them in C++, Rust and CPython; of
-#: jemalloc (``je_``), mimalloc (``mi_``) and tcmalloc (``tc_``), too.
+#: jemalloc (``je_``), mimalloc (``mi_``) and tcmalloc (``tc_``), too; and for mappings.
 ALLOCATORS: Final = re.compile(
     r"""(
     (__libc_|__GI___libc_|__GI_|__|je_|mi_|tc_)?
         (malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|valloc|pvalloc|new(array)?)
+    |(__GI_)?(__)?(mmap(64)?|mremap)
     |mi_(zalloc|mallocn|rezalloc|recalloc|reallocn|new_n|new_nothrow|new_aligned)(_aligned)?|(je_)?(mallocx|rallocx)
     |_?Py(Object|Mem)_(Raw)?(Malloc|Calloc|Realloc)|pymalloc_(alloc|realloc)
     |operator\ new(\[\])?\(.*\)
