@@ -12,8 +12,16 @@ mod abi;
 #[path = "build/library.rs"]
 mod library;
 
-/// Each becomes an object of its own: those that record, the ones that look at threads, and those that ask the kernel things.
-const OBJECTS: [&str; 6] = ["programs", "dump", "absent", "fault_times", "names", "orc"];
+/// Each becomes an object of its own: those that record (twice), that look at threads, and that ask the kernel things.
+const OBJECTS: [&str; 7] = [
+    "programs",
+    "before_5_13",
+    "dump",
+    "absent",
+    "fault_times",
+    "names",
+    "orc",
+];
 
 const ARCHITECTURES: [&str; 2] = ["-D__TARGET_ARCH_x86", "-D__TARGET_ARCH_arm64"];
 

@@ -137,7 +137,7 @@ def guest_command(arguments: list[str]) -> str:
         "HYPOTHESIS_STORAGE_DIRECTORY": "/tmp/hypothesis",  # noqa: S108
         "PATH": os.environ["PATH"],
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": "src",
+        "PYTHONPATH": str(CHECKOUT / "src"),  # whatever their directory is
         "TERM": os.environ.get("TERM", "dumb"),
     }
     color = f"--color={'yes' if sys.stdout.isatty() else 'no'}"

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Final, cast
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from typing_extensions import Self
@@ -107,15 +108,15 @@ class Program:
         self._input.write(b"\n")
         self._input.flush()
 
-    def wait_until_ready(self) -> None:
-        """Wait until it waits for another `go`."""
-        self._read_until_ready()
+    def wait_until_ready(self) -> dict[str, int]:
+        """Wait until it waits for another `go`; gives back what it says of itself before that."""
+        return _numbers(self._read_until_ready())
 
     def truth(self) -> dict[str, int]:
         """What it says of itself at its end."""
         text = self._output.read().decode()
         assert self._process.wait() == 0, "the workload failed"
-        return {name: int(value) for name, value in map(str.split, text.splitlines())}
+        return _numbers(text.splitlines())
 
     def end(self) -> None:
         """End it and its children, now."""
@@ -150,6 +151,10 @@ class Program:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _numbers(lines: Iterable[str]) -> dict[str, int]:
+    return {name: int(value) for name, value in map(str.split, lines)}
 
 
 def cpu_s(pid: int) -> float:

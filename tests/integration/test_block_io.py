@@ -120,7 +120,7 @@ def test_the_time_of_a_request_is_that_in_the_queue_and_on_the_device(device: Pa
 
 
 @pytest.mark.kernel_guest
-def test_what_the_kernel_writes_later_is_charged_to_the_writers_control_group() -> None:
+def test_what_the_kernel_writes_later_is_charged_to_the_writers_control_group(tmp_path: Path) -> None:
     """The thread that submits it is one of the kernel's. Not in /tmp, which may be memory."""
     BUILT.mkdir(parents=True, exist_ok=True)
     path = BUILT / f"written-{os.getpid()}"
@@ -133,12 +133,17 @@ def test_what_the_kernel_writes_later_is_charged_to_the_writers_control_group() 
         finally:
             path.unlink(missing_ok=True)
     profile = recording.profile
-    charged = zip(requests_of(profile), profile.texts("block_io", "cgroup"), strict=True)
+    charged = list(zip(requests_of(profile), profile.texts("block_io", "cgroup"), strict=True))
     bytes_of: Counter[str] = Counter()
     for request, cgroup in charged:
         if request.operation == "write" and request.sample.comm.startswith("kworker"):
             bytes_of[cgroup] += request.bytes
     assert bytes_of[f"/{group.name}"] >= 8 << 20
+    profile.save(tmp_path / "w.hound")
+    done = run_stackhound("report", tmp_path / "w.hound", "--sort", "charged", "--json")
+    assert done.returncode == 0, done.stderr
+    sums = {row["charged"]: row["self"] for row in json.loads(done.stdout)["rows"]}
+    assert sums[f"/{group.name}"] == sum(one.sample.value for one, cgroup in charged if cgroup == f"/{group.name}")
 
 
 def test_requests_of_other_processes_are_left_out(device: Path) -> None:

@@ -19,6 +19,7 @@ from stackhound.errors import NoSuchProcess, UsageError
 from stackhound.profile.threads import NOT_TAKEN, read_threads
 from support_bpf import descriptors
 from support_interpreters import Interpreter, interpreters
+from support_kernels import needs
 from support_recordings import run_stackhound, wait_for
 from support_silent_files import silent_file
 from support_workloads import SOURCES, Program, build
@@ -37,6 +38,11 @@ WAITS: Final = {
     "nap": ("clock_nanosleep", "sleeping"),
     "poll_pipe": ("poll", "sleeping"),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def iterator() -> None:
+    needs("task iterator")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pytest
 from stackhound.profile import load
 from stackhound.profile.allocations import pprof_values
 from stackhound.profile.totals import exact_total, exact_totals
+from support_kernels import needs
 from support_profiles import DEVIATIONS, assert_accounted_for, samples_of
 from support_recordings import STACKHOUND, record_whole, run_stackhound
 from support_workloads import HANG_S, Program, build, line_of, require
@@ -39,6 +40,7 @@ class Memory(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    needs("functions of programs")
     monkeypatch.chdir(tmp_path)
     for name in ("SUDO_UID", "SUDO_GID", "SUDO_USER", "LD_PRELOAD"):
         monkeypatch.delenv(name, raising=False)
@@ -97,6 +99,7 @@ def test_every_functions_memory_is_known() -> None:
         assert_near(memory.inuse_objects * size, truth[f"{site}_kept"] * size, size)
 
 
+@pytest.mark.kernel_guest
 def test_all_allocations_are_counted_chosen_or_not() -> None:
     sites = ("keep_none", "keep_in_thread")
     profile, truth = record(build("heap.c", "-pthread"), *sites, options=("--heap-interval", "1M"))
@@ -113,6 +116,7 @@ def test_all_allocations_are_counted_chosen_or_not() -> None:
     assert counted <= allocations <= counted + 100
 
 
+@pytest.mark.kernel_guest
 def test_a_stack_leads_to_the_line_that_asked_for_memory() -> None:
     profile, _ = record(build("heap.c", "-pthread"), "keep_small", "grow")
     for sample in samples_of(profile.shown):

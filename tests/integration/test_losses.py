@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import stackhound
+from support_kernels import needs
 from support_profiles import assert_accounted_for, count, samples_of
 from support_recordings import command_line, record_running, record_whole, wait_for_work, wait_until_it_samples
 from support_workloads import FOR_EVER, HANG_S, Program, build
@@ -72,6 +73,7 @@ def test_a_reader_that_was_stopped_for_a_while_loses_samples_and_counts_each(tmp
 
 @pytest.mark.kernel_guest
 def test_several_events_at_once_are_accounted_for() -> None:
+    needs("bpf_get_attach_cookie")
     with Program(build("shares.c"), "1000") as program:
         profile = record_whole(
             program, frequency_hz=999, events=("cpu", "context-switches", "sched:sched_switch", "page-faults")

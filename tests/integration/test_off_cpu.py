@@ -13,6 +13,7 @@ import pytest
 
 from stackhound.errors import UsageError
 from stackhound.recording import RecordOptions
+from support_kernels import needs
 from support_profiles import assert_accounted_for, samples_of
 from support_recordings import record_whole, recorder, run_stackhound
 from support_workloads import Program, build
@@ -50,6 +51,11 @@ class Absence(NamedTuple):
     state: str
     reason: str
     queued_ns: int
+
+
+@pytest.fixture(autouse=True)
+def event() -> None:
+    needs("task storage")
 
 
 def record_absences(*sites: str, **options: Any) -> tuple[Profile, dict[str, int]]:

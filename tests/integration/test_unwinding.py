@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from stackhound.profile.schema import USER_ENDS, SampleFlag
+from support_kernels import needs
 from support_profiles import Sample, count, samples_of, where
 from support_recordings import record_running, record_some, record_whole, recorder, wait_for_samples
 from support_workloads import FOR_EVER, LIBRARY, Program, build, require
@@ -35,6 +36,11 @@ def is_complete(sample: Sample) -> bool:
 
 def ends(samples: list[Sample]) -> dict[str, int]:
     return {name: found for name in USER_ENDS if (found := sum(end_of(sample) == name for sample in samples))}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def walker() -> None:
+    needs("bpf_loop")
 
 
 @pytest.fixture(scope="module")

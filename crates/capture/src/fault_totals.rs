@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::ops::{AddAssign, Sub};
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object, ProgramType};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object};
 
 use stackhound_core::rows::EventTotalRow;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::perf_event::{Faults, Trigger};
 use crate::procfs;
-use crate::programs::{bpf_error, find_map, program};
+use crate::programs::{bpf_error, find_map, kernel_keeps_of_threads, program};
 
 /// A process for good: its id, and when it started.
 pub type ProcessStart = (u32, u64);
@@ -50,19 +50,13 @@ pub struct Totals {
 /// Whether a recording has use for them. A name or a cgroup chooses threads, and their sums are not kept apart.
 pub fn are_wanted(options: &Options, triggers: &[Trigger]) -> bool {
     let is_partial = options.comm.is_some() || options.cgroup.is_some();
-    !is_partial && triggers.iter().any(|trigger| trigger.faults().is_some()) && kernel_can_count()
-}
-
-/// Since Linux 5.13: storage of threads (5.11), and an exchange in memory (5.12), which nothing else tells.
-fn kernel_can_count() -> bool {
-    let has_helper = ProgramType::PerfEvent.is_helper_supported(libbpf_sys::BPF_FUNC_for_each_map_elem);
-    has_helper.unwrap_or(false) && MapType::TaskStorage.is_supported().unwrap_or(false)
+    !is_partial && triggers.iter().any(|trigger| trigger.faults().is_some()) && kernel_keeps_of_threads()
 }
 
 /// A sentence for the user where page faults are sampled and cannot be counted.
 pub fn lack(triggers: &[Trigger]) -> Option<String> {
     let has_faults = triggers.iter().any(|trigger| trigger.faults().is_some());
-    (has_faults && !kernel_can_count())
+    (has_faults && !kernel_keeps_of_threads())
         .then(|| "page faults are sampled, not counted: exact numbers need Linux 5.13".into())
 }
 

@@ -1,13 +1,14 @@
 //! What this kernel lets us do, tried out and undone: for `stackhound doctor`.
 
-use libbpf_rs::{MapType, ProgramType};
+use libbpf_rs::ProgramType;
 
 use crate::abi;
 use crate::block_tracepoints::BlockTracepoints;
 use crate::drain::Layout;
 use crate::options::{EventKind, EventSpec, KernelWalk, Options, Sampling};
+use crate::orc;
 use crate::perf_event::Trigger;
-use crate::programs::{Programs, kernel_keeps_of_threads, kernel_tells_arrivals};
+use crate::programs::{Programs, kernel_can_unwind, kernel_has_callbacks, kernel_keeps_of_threads};
 use crate::sideband::Sideband;
 
 /// One thing that was tried.
@@ -53,15 +54,8 @@ pub fn probe() -> Vec<Probe> {
             libbpf_sys::BPF_FUNC_snprintf,
             "kernel functions are looked up in /proc/kallsyms, in 0.1 s",
         ),
-        map("task storage", MapType::TaskStorage),
-        Probe {
-            name: "sched_exit_tp",
-            state: if kernel_tells_arrivals() { "ok" } else { "degraded" },
-            detail: match kernel_tells_arrivals() {
-                true => "there: off-cpu".into(),
-                false => "not in this kernel: off-cpu sees threads where they leave (sched_switch)".into(),
-            },
-        },
+        storage(),
+        kernel_stacks(),
         requests(),
         allocations(),
     ]
@@ -91,7 +85,7 @@ fn options() -> Options {
         cgroup: None,
         user_only: false,
         kernel_only: false,
-        unwind: true,
+        unwind: kernel_can_unwind(),
         kernel_walk: KernelWalk::Tables,
         python: true,
         asyncio: false,
@@ -181,7 +175,11 @@ fn hardware() -> Probe {
 }
 
 fn helper(name: &'static str, program: ProgramType, helper: libbpf_sys::bpf_func_id, without: &str) -> Probe {
-    match program.is_helper_supported(helper) {
+    let has_programs = || program.is_supported().unwrap_or(false); // or libbpf takes their helpers for there
+    match program
+        .is_helper_supported(helper)
+        .map(|is_there| is_there && has_programs())
+    {
         Ok(true) => Probe {
             name,
             state: "ok",
@@ -204,8 +202,20 @@ fn program(name: &'static str, kind: ProgramType) -> Probe {
     there(name, kind.is_supported())
 }
 
-fn map(name: &'static str, kind: MapType) -> Probe {
-    there(name, kind.is_supported())
+/// What programs keep of each thread.
+fn storage() -> Probe {
+    let (state, detail) = match kernel_keeps_of_threads() {
+        true => ("ok", "there: off-cpu, exact numbers of page faults"),
+        false => (
+            "degraded",
+            "not in this kernel: no off-cpu, and page faults are not counted",
+        ),
+    };
+    Probe {
+        name: "task storage",
+        state,
+        detail: detail.into(),
+    }
 }
 
 fn there(name: &'static str, tried: libbpf_rs::Result<bool>) -> Probe {
@@ -239,7 +249,7 @@ pub const MAX_EVENTS: usize = abi::MAX_EVENTS;
 
 /// Why time off the CPU cannot be recorded here; None when it can.
 pub fn probe_off_cpu() -> Option<&'static str> {
-    (!kernel_keeps_of_threads()).then_some("nothing can be kept of threads: Linux 5.11 can (task storage)")
+    (!kernel_keeps_of_threads()).then_some("nothing can be kept of threads: Linux 5.13 can")
 }
 
 /// Why requests to block devices cannot be recorded here; None when they can.
@@ -250,7 +260,27 @@ pub fn probe_block_io() -> Option<&'static str> {
 /// Why allocations cannot be followed here; None when they can.
 pub fn probe_heap() -> Option<&'static str> {
     let is_there = std::path::Path::new("/sys/bus/event_source/devices/uprobe/type").exists();
-    (!is_there).then_some("nothing can look at functions of programs (CONFIG_UPROBE_EVENTS)")
+    match is_there {
+        true => (!kernel_has_callbacks()).then_some("nothing can be exchanged in memory: Linux 5.13 can"),
+        false => Some("nothing can look at functions of programs (CONFIG_UPROBE_EVENTS)"),
+    }
+}
+
+/// Who walks the kernel's stacks.
+fn kernel_stacks() -> Probe {
+    let (state, detail) = match orc::find_tables(&options()) {
+        Some(_) => ("ok", "by the kernel's tables (ORC)"),
+        None if !cfg!(target_arch = "x86_64") => ("ok", "by the kernel, along frame pointers"),
+        None => (
+            "degraded",
+            "by the kernel, which takes twice as long: it does not tell where its tables are",
+        ),
+    };
+    Probe {
+        name: "kernel stacks",
+        state,
+        detail: detail.into(),
+    }
 }
 
 /// What looks at functions of programs.

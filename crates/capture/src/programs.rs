@@ -27,6 +27,7 @@ use crate::perf_event::{self, Trigger};
 use crate::unwind;
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/programs.bpf.o"));
+static PROGRAMS_BEFORE_5_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/before_5_13.bpf.o"));
 
 /// `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
 const INITIAL_PID_NAMESPACE_INODE: u64 = 0xeffffffc;
@@ -96,7 +97,7 @@ impl Programs {
         if options.off_cpu_event().is_some() && !kernel_keeps_of_threads() {
             return Err(Error::new(
                 ErrorKind::Event,
-                "this kernel has no event off-cpu: it keeps nothing of threads for programs (Linux 5.11, task storage)",
+                "this kernel has no event off-cpu: it keeps nothing of threads for programs (Linux 5.13)",
                 "record sched:sched_switch, or boot a newer kernel",
             ));
         }
@@ -641,9 +642,23 @@ pub fn kernel_tells_arrivals() -> bool {
     kernel_has_type(b"btf_trace_sched_exit_tp")
 }
 
-/// Whether programs can keep something of each thread.
+/// Whether programs can keep something of each thread (Linux 5.11) and exchange it (5.12, which nothing tells).
 pub fn kernel_keeps_of_threads() -> bool {
-    MapType::TaskStorage.is_supported().unwrap_or(false)
+    kernel_has_callbacks() && MapType::TaskStorage.is_supported().unwrap_or(false)
+}
+
+/// Whether programs may have functions that a helper calls (Linux 5.13), be it in code that never runs.
+pub fn kernel_has_callbacks() -> bool {
+    ProgramType::PerfEvent
+        .is_helper_supported(libbpf_sys::BPF_FUNC_for_each_map_elem)
+        .unwrap_or(false)
+}
+
+/// Whether programs of perf events may look into hashes that grow: since Linux 6.1, as the helper that is asked for.
+fn kernel_grows_hashes() -> bool {
+    ProgramType::PerfEvent
+        .is_helper_supported(libbpf_sys::BPF_FUNC_user_ringbuf_drain)
+        .unwrap_or(false)
 }
 
 /// Whether the walker of tables can run: a helper loops over its steps.
@@ -674,7 +689,11 @@ fn load(
     triggers: &[Trigger],
     shared: &[(&str, MapHandle)],
 ) -> Result<Object> {
-    let mut object = open(PROGRAMS, config)?;
+    let programs = match kernel_has_callbacks() {
+        true => PROGRAMS,
+        false => PROGRAMS_BEFORE_5_13,
+    };
+    let mut object = open(programs, config)?;
     let mut map = open_map(&mut object, "rings");
     map.set_max_entries(rings.rings() as u32)
         .and_then(|()| map.set_value_size(rings.value_bytes() as u32))
@@ -779,6 +798,11 @@ pub fn open(file: &[u8], config: &abi::Config) -> Result<OpenObject> {
     open_map(&mut object, ".rodata")
         .set_initial_value(bytes_of(config))
         .map_err(|error| bpf_error("the BPF programs cannot be configured", &error))?;
+    if !kernel_grows_hashes() {
+        let mut targets = object.maps_mut().filter(|map| map.name() == "targets");
+        let made = targets.try_for_each(|mut map| map.set_map_flags(0)); // 4 MB at once, instead of as they come
+        made.map_err(|error| bpf_error("the filter cannot be made", &error))?;
+    }
     Ok(object)
 }
 

@@ -230,9 +230,11 @@ PROBE_REMEDIES: Final = {
     "bpf_task_pt_regs": "boot Linux 5.15 or newer",
     "bpf_loop": "boot Linux 5.17 or newer",
     "bpf_snprintf": "boot Linux 5.14 or newer",
-    "task storage": "boot Linux 5.11 or newer",
+    "task storage": "boot Linux 5.13 or newer",
+    "kernel stacks": "boot Linux 5.17 or newer, built with CONFIG_UNWINDER_ORC=y and CONFIG_KALLSYMS_ALL=y",
     "block requests": "boot Linux 6.5 or newer",
-    "functions of programs": "boot a kernel built with CONFIG_UPROBE_EVENTS=y",
+    "functions of programs": "boot Linux 5.13 or newer, built with CONFIG_UPROBE_EVENTS=y",
+    "task iterator": "boot Linux 6.1 or newer",
 }
 
 
@@ -257,11 +259,10 @@ def check_wake_tracepoint(machine: Machine) -> Iterator[Finding]:
     except OSError:
         return  # `check_btf` says it
     if found:
-        yield Finding("sched_exit_tp", "ok", "there")
+        yield Finding("sched_exit_tp", "ok", "off-cpu sees threads where they come back")
     else:
-        yield Finding(
-            "sched_exit_tp", "degraded", "not in this kernel: sleeps are seen at sched_switch", "boot a newer kernel"
-        )
+        detail = "not in this kernel: off-cpu sees threads where they leave (sched_switch)"
+        yield Finding("sched_exit_tp", "degraded", detail, "boot Linux 6.15 or newer")
 
 
 def check_debug_files(machine: Machine) -> Iterator[Finding]:
