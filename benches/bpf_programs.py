@@ -19,6 +19,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build import OUTPUT, REPOSITORY, STACKHOUND, compile_fixture
@@ -29,7 +30,6 @@ from stackhound.bpf.bench import Plan, bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from stackhound.bpf.bench import Result
 
@@ -133,11 +133,18 @@ def flooded_cable() -> Iterator[None]:
             subprocess.run(("ip", "link", "set", end, "up"), check=True)
         with subprocess.Popen((flood, SENDER, "3600"), stdout=subprocess.DEVNULL) as sender:
             try:
+                wait_for_packets(sender)
                 yield
             finally:
                 sender.terminate()
     finally:
         subprocess.run(("ip", "link", "delete", SENDER), check=True)
+
+
+def wait_for_packets(sender: subprocess.Popen[bytes]) -> None:
+    arrived = Path(f"/sys/class/net/{RECEIVER}/statistics/rx_packets")
+    while sender.poll() is None and arrived.read_text() == "0\n":
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ TRIAL_RUNS: Final = 1_000
 BATCH_S: Final = 0.001
 CALLS_A_LOAD: Final = 2_000  # where each run is a call
 MOST_REPEATS: Final = 1_000_000
-PLACE_BATCH_S: Final = 0.02
+PLACE_BATCH_S: Final = 0.05
 
 
 @dataclass(frozen=True)
