@@ -116,7 +116,6 @@ def test_all_allocations_are_counted_chosen_or_not() -> None:
     assert counted <= allocations <= counted + 100
 
 
-@pytest.mark.kernel_guest
 def test_a_stack_leads_to_the_line_that_asked_for_memory() -> None:
     profile, _ = record(build("heap.c", "-pthread"), "keep_small", "grow")
     for sample in samples_of(profile.shown):

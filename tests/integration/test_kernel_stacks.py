@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support_kernels import needs
 from support_recordings import record_running
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def test_stacks_by_the_tables_of_the_kernel_are_the_kernels_own(kernel_work: int
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernel keeps frame pointers there, and no tables")
 def test_stacks_of_threads_that_come_back_to_a_cpu_are_the_kernels_own_from_where_they_left(kernel_work: int) -> None:
+    needs("task storage")
     counters = kernel_walks(kernel_work, kernel_walk="compared", events=("off-cpu",), frequency_hz=None)
     if not counters["kernel_walks"] + counters["kernel_walks_failed"]:
         pytest.skip("this kernel does not tell when a thread comes back (sched_exit_tp, Linux 6.15)")
