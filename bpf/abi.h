@@ -492,7 +492,7 @@ struct python {
 	u64 gil_holder;            /* address of a thread state's */
 	u64 current_tasks;         /* address of a dict of the tasks that are run, by event loop; 0: not asked for */
 	s32 thread_state;          /* where a thread has the address of its state, from its thread pointer */
-	s32 thread_state_indirect; /* or, when not 0, from what is stored there */
+	s32 thread_state_indirect; /* or from what is stored there, which may be 0; PYTHON_STATE_IS_DIRECT: not so */
 	u16 current_frame;         /* in the thread state */
 	u16 frame_in_cframe;       /* in what is stored there; PYTHON_NO_CFRAME: that is the frame */
 	u16 frame_bytes;           /* of a frame, to be read: at most 128 */
@@ -510,9 +510,11 @@ struct python {
 	u16 coroutine_frame; /* in a coroutine */
 	u8 code_tag;         /* bits of a reference to a code object that are not part of it */
 	u8 instruction_bytes;
-	u32 reserved;
+	u16 running_state; /* where the state of the thread that holds the lock is, from gil_holder; 0: each has its own */
+	u16 loop_mark; /* in a thread state: address of what the newest call of the evaluation loop has on the stack */
 };
 #define PYTHON_NO_CFRAME 65535
+#define PYTHON_STATE_IS_DIRECT 65535
 
 /* A slot of the table of processes, a u64: tgid in the upper half, reference to its mappings in the lower. */
 

@@ -5,6 +5,7 @@
 #
 #   scripts/interpreters.sh                  all that there are packages of
 #   scripts/interpreters.sh free-threaded    3.13 and 3.14 without a lock, compiled from Debian's source: some minutes
+#   scripts/interpreters.sh musl             3.9 with another C library (package musl-tools), compiled likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -20,9 +21,14 @@ main() {
     local one
     if [ "${1:-}" = free-threaded ]; then
         for one in trixie:3.13 forky:3.14; do
-            compile "$CACHE/free-threaded-${one#*:}" "${one%:*}" "${one#*:}" ||
+            compile "$CACHE/free-threaded-${one#*:}" "python${one#*:}t" "${one%:*}" "python${one#*:}t" --disable-gil ||
                 say "interpreters: no free-threaded CPython ${one#*:}: its source cannot be had or compiled"
         done
+        return
+    fi
+    if [ "${1:-}" = musl ]; then # under a name of its own, by which only tests of it know it
+        compile "$CACHE/musl-3.9" python3.9-musl bullseye python3.9 CC=musl-gcc ||
+            say "interpreters: no CPython on musl: there is no musl-gcc, or its source cannot be had or compiled"
         return
     fi
     for one in $INTERPRETERS; do
@@ -48,22 +54,23 @@ bring() {
     write_program "$folder/python$version" "$version"
 }
 
-# compile FOLDER RELEASE VERSION
+# compile FOLDER NAME RELEASE PROGRAM CONFIGURE…: there PROGRAM, python3.x or python3.xt, is called NAME.
 compile() {
-    local folder=$1 release=$2 version=$3
-    [ -x "$folder/python${version}t" ] && return
+    local folder=$1 name=$2 release=$3 program=$4 version=${4%t}
+    shift 4
+    [ -x "$folder/$name" ] && return
     have apt-get && have gcc && have make && [ -n "$(mirror)" ] || return
-    say "interpreters: compiling a free-threaded CPython $version from the source of Debian $release, in $folder"
+    say "interpreters: compiling $name from the source of Debian $release, in $folder"
     make_apt "$folder" deb-src "$release" || return
     private_apt "$folder/apt" update || return
     (
-        cd "$folder/apt" && private_apt "$PWD" --download-only source "python$version" &&
-            mkdir source && tar -x --strip-components 1 -C source -f "python$version"_*.orig.tar.xz && cd source &&
-            ./configure -q --disable-gil --without-ensurepip --prefix="$folder/root" CFLAGS="-O1 -g0" >/dev/null &&
+        cd "$folder/apt" && private_apt "$PWD" --download-only source "$version" &&
+            mkdir source && tar -x --strip-components 1 -C source -f "$version"_*.orig.tar.xz && cd source &&
+            ./configure -q "$@" --without-ensurepip --prefix="$folder/root" CFLAGS="-O1 -g0" >/dev/null &&
             make -s -j"$(nproc)" >/dev/null 2>&1 && make -s altinstall >/dev/null 2>&1
     ) || return
     rm -rf "$folder/apt"
-    ln -s "root/bin/python${version}t" "$folder/"
+    ln -s "root/bin/$program" "$folder/$name"
 }
 
 # make_apt FOLDER TYPE RELEASE: what private_apt works in, beside where packages are unpacked.

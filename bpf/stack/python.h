@@ -14,6 +14,8 @@
 #define TAG_FACTOR 0x9e3779b97f4a7c15ULL
 #define YOUNG_NS 1000000000
 #define MAX_TRUSTED_NS 100000000
+#define STATE_BYTES 512 /* more than a PyThreadState of 3.10 or 3.11 has */
+#define MAX_DISTANCE (~0ULL >> 2)
 #define GENERATORS_OWN 1 /* FRAME_OWNED_BY_GENERATOR, as all coroutines' frames are */
 
 /* PyDictObject.ma_keys, PyDictKeysObject, PyDictKeyEntry of 3.12 and 3.13 (Include/internal/pycore_dict.h) */
@@ -79,7 +81,9 @@ static __always_inline u64 thread_state(const struct python *python, struct task
 
 	if (!read_word(task, thread_pointer(task) + python->thread_state, &state))
 		return 0;
-	if (python->thread_state_indirect && state && !read_word(task, state + python->thread_state_indirect, &state))
+	if (python->thread_state_indirect == PYTHON_STATE_IS_DIRECT || !state)
+		return state;
+	if (!read_word(task, state + python->thread_state_indirect, &state))
 		return 0;
 	return state;
 }
@@ -93,8 +97,33 @@ static __always_inline bool first_frame(const struct python *python, struct task
 	return read_word(task, *frame + python->frame_in_cframe, frame);
 }
 
-/* Whether the thread holds the interpreter's lock, as bits of the word before the frames. */
-static __always_inline u64 gil_bits(const struct python *python, struct task_struct *task, u64 state)
+/*
+ * Until 3.11 a thread that runs code of a subinterpreter has two states: its own, where it is looked for, and one of
+ * that interpreter, which holds the lock. That is this thread's if its newest call of the evaluation loop is on this
+ * very stack, below the newest of the own state; a state without calls has its mark in itself. Returns the one whose
+ * frames come first. No branches: the verifier would follow each. What cannot be read is 0.
+ */
+static __always_inline u64 newest_state(struct walk *walk, struct task_struct *task, const struct python *python,
+					u64 own)
+{
+	u64 *marks = walk->window; /* used for another purpose afterwards: own, running state's, that state */
+	u64 is_inner;
+
+	walk->python_outer = 0;
+	if (!python->running_state)
+		return own;
+	marks[0] = marks[1] = marks[2] = 0;
+	read_word(task, own + python->loop_mark, &marks[0]);
+	read_word(task, python->gil_holder + python->running_state, &marks[2]);
+	read_word(task, marks[2] + python->loop_mark, &marks[1]);
+	is_inner = at_most(walk->registers[SP_REGISTER], marks[1]) & at_most(marks[1] + 1, marks[0]) &
+		   at_most(STATE_BYTES, (marks[0] - own) & MAX_DISTANCE);
+	walk->python_outer = own & is_inner;
+	return own ^ ((own ^ marks[2]) & is_inner);
+}
+
+/* Whether the thread, by one of these states, holds the interpreter's lock, as bits of the word before the frames. */
+static __always_inline u64 gil_bits(const struct python *python, struct task_struct *task, u64 own, u64 newest)
 {
 	struct {
 		u64 holder;
@@ -111,7 +140,8 @@ static __always_inline u64 gil_bits(const struct python *python, struct task_str
 		   !read_word(task, python->gil_holder, &lock.holder)) {
 		return 0;
 	}
-	return PYTHON_KNOWS_GIL | (lock.locked > 0 && lock.holder == state ? PYTHON_HOLDS_GIL : 0);
+	return PYTHON_KNOWS_GIL |
+	       (lock.locked > 0 && (lock.holder == own || lock.holder == newest) ? PYTHON_HOLDS_GIL : 0);
 }
 
 static __always_inline u64 frame_word(const struct walk *walk, u32 offset)
@@ -327,6 +357,16 @@ static __always_inline void find_asyncio_task(const struct python_frames *frames
 			frames->words[1] = entries[i].value | asyncio_tag(frames, entries[i].value);
 }
 
+/* Behind the last frame of a subinterpreter come those of the state in which it was called. False: they cannot be read. */
+static __always_inline bool enter_outer(const struct python_frames *frames)
+{
+	struct walk *walk = frames->walk;
+	u64 outer = walk->python_outer;
+
+	walk->python_outer = 0;
+	return first_frame(frames->python, frames->task, outer, &walk->python_frame);
+}
+
 static long walk_python_frame(u32 index, struct python_frames *frames)
 {
 	struct walk *walk = frames->walk;
@@ -338,6 +378,10 @@ static long walk_python_frame(u32 index, struct python_frames *frames)
 	record_frame_read(frames);
 	walk->python_callee = walk->python_frame;
 	walk->python_frame = frame_word(walk, frames->python->previous);
+	if (!walk->python_frame && walk->python_outer && !enter_outer(frames)) {
+		walk->python_end = PYTHON_UNREADABLE;
+		return 1;
+	}
 	if (!walk->python_frame)
 		walk->python_end = PYTHON_COMPLETE;
 	return !walk->python_frame;
@@ -357,12 +401,13 @@ static __always_inline u64 *python_words(struct sample *sample)
 static __always_inline void walk_python(struct walk *walk, struct task_struct *task, struct sample *sample)
 {
 	const struct python *python = python_of(walk->mappings);
-	u64 state = python ? thread_state(python, task) : 0;
+	u64 own = python ? thread_state(python, task) : 0;
+	u64 state;
 	u64 *words = python_words(sample);
 	struct python_frames frames = {
 		.walk = walk, .task = task, .python = python, .words = words + 1, .now_ns = sample->header.boottime_ns};
 
-	if (!python || !state)
+	if (!python || !own)
 		return;
 	walk->python_frames = 0;
 	walk->python_is_open = false;
@@ -371,6 +416,7 @@ static __always_inline void walk_python(struct walk *walk, struct task_struct *t
 	walk->python_generator = 0;
 	walk->window_bytes = 0; /* used for another purpose */
 	walk->python_end = PYTHON_TRUNCATED;
+	state = newest_state(walk, task, python, own);
 	if (!first_frame(python, task, state, &walk->python_frame))
 		walk->python_end = PYTHON_UNREADABLE;
 	else if (!walk->python_frame)
@@ -380,7 +426,7 @@ static __always_inline void walk_python(struct walk *walk, struct task_struct *t
 		bpf_loop(MAX_PYTHON_FRAMES - walk->python_frames, walk_python_frame, &frames, 0);
 		find_asyncio_task(&frames);
 	}
-	*words = gil_bits(python, task, state) | (u64)walk->python_end << PYTHON_END_SHIFT |
+	*words = gil_bits(python, task, own, state) | (u64)walk->python_end << PYTHON_END_SHIFT |
 		 (walk->python_frames & PYTHON_FRAMES_MASK);
 	sample->header.flags |= HAS_PYTHON;
 }

@@ -95,6 +95,7 @@ struct walk {
 	u8 python_is_open;    /* the call of the evaluation loop has frames already */
 	u64 python_frame;     /* the one that comes next */
 	u64 python_callee;    /* the one before it; 0: there is none */
+	u64 python_outer;     /* the thread state whose frames come after those of this one; 0: there is none */
 	u64 python_generator; /* the outermost that is a generator's or a coroutine's; 0: there is none */
 	u32 python_at;        /* where in the window the frame lies, in bytes */
 	u32 python_frames;    /* recorded so far */

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from stackhound.profile.schema import SampleFlag
-from support_interpreters import Interpreter, find_interpreters, interpreters
+from support_interpreters import FETCHED, Interpreter, find_interpreters, interpreters
 from support_profiles import Sample, samples_of
 from support_recordings import record_whole, recorder, wait_for
 from support_workloads import SOURCES, Program, build
@@ -31,6 +31,8 @@ SOURCE: Final = SOURCES / "python_processes.py"
 LIES: Final = SOURCES / "python_lies.py"
 HZ: Final = 999
 UNSURE: Final = SampleFlag.PYTHON_CUT | SampleFlag.PYTHON_GUESSED
+
+MUSL: Final = FETCHED / "musl-3.9" / "python3.9-musl"
 
 #: A function whose code was gone, or another, when it was read.
 MISSING: Final = "[Python]"
@@ -110,9 +112,30 @@ def test_subinterpreters_have_their_own_frames(interpreter: Interpreter) -> None
     of_threads = [chain_of(sample) for sample in samples_of(profile) if sample.tid != sample.pid]
     inside = [chain for chain in of_threads if "in_subinterpreter" in chain]
     assert not [chain for chain in of_threads if "in_parent" in chain or "spin" in chain]
-    if interpreter.minor >= 12:  # before, a thread's key knows the first interpreter alone
+    if interpreter.minor >= 10:  # 3.9 keeps nothing that tells which thread runs a subinterpreter's code
         assert {chain[-1] for chain in inside} == {"in_subinterpreter"}
         assert len(inside) > 100
+
+
+def test_until_3_11_a_subinterpreters_frames_stand_on_those_that_entered_it(interpreter: Interpreter) -> None:
+    if interpreter.minor not in {10, 11}:
+        pytest.skip("3.9 does not tell, and from 3.12 on a thread has the subinterpreter's frames alone")
+    samples = samples_of(record(interpreter.path, "subinterpreters"))
+    inside = [sample for sample in samples if chain_of(sample)[-1:] == ("in_subinterpreter",)]
+    assert [sample for sample in inside if "run_it" not in chain_of(sample)] == []
+    assert sum(bool(sample.flags & UNSURE) for sample in inside) <= RARE * len(inside)
+    assert all(sample.flags & SampleFlag.GIL_HELD for sample in inside)
+
+
+def test_on_musl_each_thread_has_its_functions() -> None:
+    if not MUSL.exists():
+        pytest.skip("no CPython on musl: scripts/interpreters.sh musl")
+    found = spinning(record(MUSL, "threaded"))
+    first = Counter(chain for sample, chain in found if sample.tid == sample.pid)
+    others = Counter(chain[-2:] for sample, chain in found if sample.tid != sample.pid)
+    assert_only(first, [("threaded", "in_parent")])
+    assert set(others) == {("in_thread", "spin")}
+    assert others.total() > first.total()
 
 
 def test_greenlets_never_have_each_others_frames() -> None:

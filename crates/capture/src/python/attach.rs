@@ -77,7 +77,7 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, task: Option<RunningT
         None => (0, 0, 0),
     };
     let (thread_state, thread_state_indirect) = match slot {
-        Slot::Direct { offset } => (offset.into(), 0),
+        Slot::Direct { offset } => (offset.into(), abi::PYTHON_STATE_IS_DIRECT as i32),
         Slot::Indirect { block, offset } => (block.into(), offset.into()),
     };
     let (entry, owner, shim_owner) = match walk.entry {
@@ -89,6 +89,7 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, task: Option<RunningT
         Counted::Bytes | Counted::Units => 4,
         Counted::Pointer { .. } => 8,
     };
+    let taken_over = walk.taken_over.filter(|_| gil.is_some());
     let instruction_end = walk.instruction + u16::from(instruction_bytes);
     let ends = [walk.code + 8, walk.previous + 8, instruction_end, owner + 1];
     abi::Python {
@@ -114,6 +115,7 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, task: Option<RunningT
         coroutine_frame,
         code_tag: walk.code_tag as u8, // 3 at most
         instruction_bytes,
-        reserved: 0,
+        running_state: taken_over.map_or(0, |state| state.running),
+        loop_mark: taken_over.map_or(0, |state| state.loop_mark),
     }
 }

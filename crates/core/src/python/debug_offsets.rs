@@ -197,6 +197,7 @@ impl Offsets {
                 from: FIRST_OTHER_OWNER,
             },
             copies: has_copies.then(copies).transpose()?,
+            taken_over: None,
         })
     }
 

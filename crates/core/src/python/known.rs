@@ -5,7 +5,8 @@
 //! `test_python_tasks.py` beside it those of asyncio.
 
 use super::layout::{
-    Attributes, Awaits, Bytes, Called, Code, Counted, Entry, Gil, GilPlace, Layout, Links, StackTop, States, Text, Walk,
+    Attributes, Awaits, Bytes, Called, Code, Counted, Entry, Gil, GilPlace, Layout, Links, StackTop, States, TakenOver,
+    Text, Walk,
 };
 use super::version::Version;
 
@@ -75,6 +76,15 @@ pub(super) const fn awaits(called: Called) -> Awaits {
     }
 }
 
+/// `_PyRuntimeState.gilstate.tstate_current`, from `ceval.gil.last_holder`; `PyThreadState.cframe`. 3.9 keeps nothing of
+/// its stack.
+const fn taken_over(cframe: u16) -> Option<TakenOver> {
+    Some(TakenOver {
+        running: 208,
+        loop_mark: cframe,
+    })
+}
+
 /// `PyThreadState`, `PyFrameObject`.
 const fn walk_3_9(minor: u8) -> Walk {
     let is_3_9 = minor == 9;
@@ -89,6 +99,7 @@ const fn walk_3_9(minor: u8) -> Walk {
         counted: if is_3_9 { Counted::Bytes } else { Counted::Units },
         entry: Entry::Each,
         copies: None,
+        taken_over: if is_3_9 { None } else { taken_over(48) },
     }
 }
 
@@ -104,6 +115,7 @@ const WALK_3_11: Walk = Walk {
     counted: Counted::Pointer { bytecode: 184 },
     entry: Entry::Flag(68),
     copies: None,
+    taken_over: taken_over(56),
 };
 
 const WALK_3_12: Walk = Walk {
@@ -117,6 +129,7 @@ const WALK_3_12: Walk = Walk {
     counted: Counted::Pointer { bytecode: 192 },
     entry: Entry::Before { owner: 70, from: 3 },
     copies: None,
+    taken_over: None,
 };
 
 /// `_PyRuntimeState`, `PyInterpreterState`, `PyThreadState`.

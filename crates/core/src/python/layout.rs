@@ -51,6 +51,8 @@ pub struct Walk {
     pub entry: Entry,
     /// Free-threaded 3.14: threads have copies of the bytecode.
     pub copies: Option<Copies>,
+    /// 3.10 and 3.11: a thread that runs code of a subinterpreter has its own state and one of that.
+    pub taken_over: Option<TakenOver>,
 }
 
 impl Walk {
@@ -107,6 +109,16 @@ pub struct Copies {
     pub array: u16,
     /// Of a code object: how many instructions it has, of two bytes each.
     pub units: u16,
+}
+
+/// How the state is found that a thread has taken over to run code of a subinterpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Where the state is that holds the lock, bytes from where the lock has its last holder: taking a state over leaves
+    /// the latter as it was.
+    pub running: u16,
+    /// Of a thread state: pointer to what the newest call of the evaluation loop has on the stack.
+    pub loop_mark: u16,
 }
 
 /// The runtime, its interpreters, their threads.

@@ -7,7 +7,7 @@
 //! ```text
 //! glibc  pthread_self() + 0x310 (x86-64): 32 times {sequence number, odd while in use; value}
 //!        for keys from 32 on, after those: pointers to more such blocks
-//! musl   pthread_self() + 128 or so: pointer to an array of values
+//! musl   pthread_self() + 128 or so: pointer to an array of values, behind the descriptor in all threads but the first
 //! ```
 
 use hashbrown::HashMap;
@@ -55,7 +55,8 @@ impl Slot {
     /// A thread that runs code of a subinterpreter has its state there from 3.12 on; until 3.11, the one that it had
     /// before.
     pub fn find(memory: &dyn Memory, threads: &[Thread]) -> Result<Option<Self>, Unreadable> {
-        let begun = threads.iter().filter(|thread| thread.pthread.0 != 0).take(MAX_THREADS);
+        let begun = threads.iter().filter(|thread| thread.pthread.0 != 0);
+        let begun = begun.rev().take(MAX_THREADS); // the oldest: musl has other places in the first one
         let (mut found, mut last) = (HashMap::<Self, usize>::new(), Ok(()));
         for thread in begun {
             match candidates(memory, thread) {
@@ -85,8 +86,8 @@ fn candidates(memory: &dyn Memory, thread: &Thread) -> Result<Vec<Slot>, Unreada
     if !direct.is_empty() {
         return Ok(direct);
     }
-    let is_elsewhere = |address: u64| address.wrapping_sub(thread.pthread.0) >= DESCRIPTOR_BYTES as u64;
-    let is_pointer = |word: u64| word != 0 && word.is_multiple_of(8) && word < MAX_USER_ADDRESS && is_elsewhere(word);
+    let is_pointer =
+        |word: u64| word != 0 && word != thread.pthread.0 && word.is_multiple_of(8) && word < MAX_USER_ADDRESS;
     let pointers = descriptor.iter().enumerate().filter(|(_, word)| is_pointer(**word));
     let in_blocks = pointers.flat_map(|(place, word)| {
         let block = read_words(memory, ProcessAddr(*word), BLOCK_BYTES).unwrap_or_default(); // no pointer after all
@@ -182,6 +183,42 @@ mod tests {
         memory.write(ProcessAddr(SELVES[0] + 64), SELVES[0] + 0x8_0000);
         memory.write(ProcessAddr(SELVES[0] + 0x8_0000), STATES[0]);
         assert_eq!(find(&memory), Some(Slot::Indirect { block: 128, offset: 8 }));
+    }
+
+    /// musl's first thread has the array elsewhere, the others behind their descriptors, where other pointers lead near it
+    /// as well: what the first has, too, is it. The key may be the first one.
+    #[test]
+    fn what_musls_first_thread_has_counts() {
+        let mut memory = Fake::new();
+        let selves = [0x30_0000, 0x20_0000, 0x10_0000];
+        let threads = selves.map(|this| Thread {
+            state: ProcessAddr(this + 0x5_0000),
+            interpreter: ProcessAddr(0x40_0000),
+            pthread: ProcessAddr(this),
+            native_id: None,
+        });
+        let arrays = [selves[0] + 200, selves[1] + 200, selves[2] + 0x4_0000];
+        for ((thread, this), array) in threads.iter().zip(selves).zip(arrays) {
+            memory.map(this - 0x100, DESCRIPTOR_BYTES + 0x100);
+            memory.map(array, BLOCK_BYTES);
+            for (place, pointer) in [(0, this), (8, this - 24), (128, array), (136, this + 136)] {
+                memory.write(ProcessAddr(this + place), pointer);
+            }
+            memory.write(ProcessAddr(array), thread.state.0);
+        }
+        let (first, others) = (&threads[2..], &threads[..2]);
+        assert_eq!(
+            Slot::find(&memory, first),
+            Ok(Some(Slot::Indirect { block: 128, offset: 0 }))
+        );
+        assert_eq!(
+            Slot::find(&memory, others),
+            Ok(Some(Slot::Indirect { block: 8, offset: 224 }))
+        );
+        assert_eq!(
+            Slot::find(&memory, &threads),
+            Ok(Some(Slot::Indirect { block: 128, offset: 0 }))
+        );
     }
 
     /// A thread that has ended is no reason to despair, unless it was the only one.
