@@ -3,7 +3,7 @@
 
 use super::layout::{Counted, Walk};
 use super::memory::{Memory, Unreadable, further, read_array, read_i32, read_u64};
-use super::object::read_vec;
+use super::object::read_words;
 use crate::address::ProcessAddr;
 
 /// Copies to know of one code object: there are never more than threads were running at once.
@@ -28,16 +28,11 @@ impl Bytecode {
         };
         let array = ProcessAddr(read_u64(memory, further(at, copies.array))?);
         let count = u64::from_le_bytes(read_array(memory, array)?).min(MAX_COPIES);
-        let starts = read_vec(memory, further(array, 8_u32), 8 * count as usize)?;
+        let starts = read_words(memory, further(array, 8_u32), count as usize)?;
         let units = read_i32(memory, further(at, copies.units))?;
         Ok(Some(Self {
             own: further(at, bytecode).0,
-            copies: starts
-                .as_chunks()
-                .0
-                .iter()
-                .map(|start| u64::from_le_bytes(*start))
-                .collect(),
+            copies: starts,
             bytes: UNIT_BYTES * u64::try_from(units).unwrap_or(0),
         }))
     }

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use super::layout::{Attributes, Awaits, Called};
 use super::memory::{Memory, Unreadable, further, read_array, read_pointer, read_u64};
-use super::object::read_vec;
+use super::object::{read_vec, read_words};
 use crate::address::ProcessAddr;
 
 /// `FutureObj` of `Modules/_asynciomodule.c`, as which tasks begin: the first callback, and a list of the others.
@@ -163,9 +163,8 @@ impl<'m> Callbacks<'m> {
 
     /// Those that are not null, of so many.
     fn pointers(&self, at: ProcessAddr, count: u64) -> Result<Vec<ProcessAddr>, Unreadable> {
-        let bytes = read_vec(self.memory, at, 8 * count.min(MAX_ITEMS) as usize)?;
-        let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-        Ok(words.filter(|word| *word != 0).map(ProcessAddr).collect())
+        let words = read_words(self.memory, at, count.min(MAX_ITEMS) as usize)?;
+        Ok(words.into_iter().filter(|word| *word != 0).map(ProcessAddr).collect())
     }
 
     /// What was assigned to an instance of a class; nothing when it has them elsewhere, as after `vars()`.
@@ -387,16 +386,7 @@ mod tests {
         let mut random = Random::new(29);
         for whole in [with_await(TASK), with_gather(), with_group()] {
             for _ in 0..3000 {
-                let mut memory = whole.clone();
-                for _ in 0..3 {
-                    let word = match random.below(3) {
-                        0 => random.next(),
-                        1 => u64::from(random.below(64)),
-                        _ => whole.an_object(&mut random).0 + u64::from(random.below(300)),
-                    };
-                    let object = whole.an_object(&mut random);
-                    memory.write(further(object, 8 * random.below(40)), word);
-                }
+                let memory = whole.lying(&mut random, 40);
                 for attributes in [Attributes::Pointed, Attributes::Inline] {
                     let found = awaiting_in(attributes, &memory);
                     assert!(found.is_err() || found.is_ok_and(|task| task != Some(BUILT_IN)));

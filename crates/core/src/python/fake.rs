@@ -50,9 +50,24 @@ impl Fake {
     }
 
     /// Where one of the pages begins: in these processes, an object.
-    pub(super) fn an_object(&self, random: &mut Random) -> ProcessAddr {
+    fn an_object(&self, random: &mut Random) -> ProcessAddr {
         let which = random.below(self.0.len() as u32) as usize;
         ProcessAddr(self.0.keys().nth(which).map_or(0, |page| page * PAGE_BYTES))
+    }
+
+    /// The same with three words overwritten, with anything or pointers to each other, within so many of an object.
+    pub(super) fn lying(&self, random: &mut Random, words: u32) -> Self {
+        let mut memory = self.clone();
+        for _ in 0..3 {
+            let word = match random.below(3) {
+                0 => random.next(),
+                1 => u64::from(random.below(64)),
+                _ => self.an_object(random).0 + u64::from(random.below(8 * words)),
+            };
+            let object = self.an_object(random);
+            memory.write(further(object, 8 * random.below(words)), word);
+        }
+        memory
     }
 
     /// A string of 3.11, whose characters have so many bytes each.

@@ -57,6 +57,17 @@ pub(super) fn read_vec(memory: &dyn Memory, at: ProcessAddr, bytes: usize) -> Re
     Ok(contents)
 }
 
+/// So many words.
+pub(super) fn read_words(memory: &dyn Memory, at: ProcessAddr, count: usize) -> Result<Vec<u64>, Unreadable> {
+    let bytes = read_vec(memory, at, 8 * count)?;
+    Ok(bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+        .collect())
+}
+
 /// A string: what is no character of any language is escaped like `\udc80`, as in Python, and names that are too long
 /// end with `…`. None when there is no string.
 pub(super) fn read_text(memory: &dyn Memory, layout: &Text, at: ProcessAddr) -> Result<Option<String>, Unreadable> {

@@ -205,16 +205,7 @@ mod tests {
         let python = python_3_11(&whole);
         let mut random = Random::new(17);
         for _ in 0..5000 {
-            let mut memory = whole.clone();
-            for _ in 0..3 {
-                let word = match random.below(3) {
-                    0 => random.next(),
-                    1 => u64::from(random.below(64)),
-                    _ => whole.an_object(&mut random).0 + u64::from(random.below(192)),
-                };
-                let object = whole.an_object(&mut random);
-                memory.write(further(object, 8 * random.below(25)), word);
-            }
+            let memory = whole.lying(&mut random, 25);
             let threads = python.threads(&memory).unwrap_or_default();
             let _ = Slot::find(&memory, &threads);
             for thread in threads {

@@ -15,7 +15,7 @@ use super::code::tag;
 use super::dictionary::look_up;
 use super::layout::{Awaits, Layout, Links, StackTop};
 use super::memory::{Memory, Unreadable, further, read_array, read_i32, read_pointer, read_u64};
-use super::object::{read_text, read_vec, u64_in};
+use super::object::{read_text, read_words, u64_in};
 use super::runtime::Python;
 use super::stack::{Frame, Raw};
 use super::symbols::Symbols;
@@ -401,14 +401,8 @@ impl Tasks<'_> {
         let mask = read_u64(self.memory, further(set, mask))?;
         let table = ProcessAddr(read_u64(self.memory, further(set, table))?);
         let entries = mask.saturating_add(1).min(MAX_SET_ENTRIES);
-        let table = read_vec(self.memory, table, 16 * entries as usize)?;
-        let words: Vec<u64> = table
-            .as_chunks()
-            .0
-            .iter()
-            .map(|word| u64::from_le_bytes(*word))
-            .collect();
-        let found = words
+        let table = read_words(self.memory, table, 2 * entries as usize)?;
+        let found = table
             .chunks_exact(2)
             .find(|entry| entry[0] != 0 && entry[1] != u64::MAX);
         Ok(found.map(|entry| ProcessAddr(entry[0])))
@@ -566,16 +560,7 @@ mod tests {
         let whole = fake();
         let mut random = Random::new(23);
         for _ in 0..5000 {
-            let mut memory = whole.clone();
-            for _ in 0..3 {
-                let word = match random.below(3) {
-                    0 => random.next(),
-                    1 => u64::from(random.below(64)),
-                    _ => whole.an_object(&mut random).0 + u64::from(random.below(300)),
-                };
-                let object = whole.an_object(&mut random);
-                memory.write(further(object, 8 * random.below(40)), word);
-            }
+            let memory = whole.lying(&mut random, 40);
             let chain = with_tasks(&memory, |tasks| (tasks.tag(TASKS[0]), tasks.chain(TASKS[0]))).1;
             let lengths = chain.ok().flatten().unwrap_or_default();
             assert!(lengths.iter().all(|task| task.frames.len() <= MAX_COROUTINES));
