@@ -52,6 +52,7 @@ enum user_end {
 	END_NO_PROGRESS = 9,  /* the caller's frame would not lie above its callee's */
 	END_OTHER_ABI = 10,   /* a 32-bit program: frame pointers only */
 	END_EXITED = 11,      /* the thread was ending, and had given its memory back: there is no user stack */
+	END_EXECUTING = 12,   /* the kernel was loading another program in its place: there is none yet */
 };
 
 /* What a sample is before its addresses: the part that two samples of one stack share starts at start_boottime_ns. */
@@ -346,6 +347,7 @@ struct config {
 	u8 kernel_walk;          /* enum kernel_walker */
 	u32 heap_event;          /* its index */
 	u64 heap_interval_bytes; /* one allocation in so many bytes is a sample, where allocators are watched */
+	u64 page_bits;           /* of the kernel's pages */
 };
 
 /* A process for good. */
@@ -429,7 +431,7 @@ enum unwind_frame_pointer {
 
 enum unwind_return_address {
 	RETURN_ADDRESS_AT_CFA = 0,
-	RETURN_ADDRESS_IN_LINK_REGISTER = 1,
+	RETURN_ADDRESS_IN_REGISTER = 1, /* known in the innermost frame and after a signal */
 };
 
 /* Of base_pointer_offset: what the caller had in that register is lost. */
@@ -442,7 +444,7 @@ struct unwind_rule {
 	u8 frame_pointer;  /* enum unwind_frame_pointer */
 	u8 return_address; /* enum unwind_return_address */
 	s16 frame_pointer_offset;
-	s16 return_address_offset;
+	s16 return_address_offset; /* from the CFA; in a register: its number */
 	s32 cfa_offset;
 	s16 cfa_indirect_offset;
 	s16 base_pointer_offset; /* where the caller's rbx is stored, from the CFA; 0: it is in its register */
@@ -456,6 +458,24 @@ struct unwind_file {
 	u8 has_none;    /* there will be none: nothing in the file tells how to unwind its code */
 	u8 wanted;      /* set by the walker, when it misses the table for the first time */
 	u16 reserved;
+};
+
+/* A file, as the kernel knows it; of the vDSO all is 0. */
+struct inode_key {
+	u64 inode;
+	u32 device; /* major << 20 | minor */
+	u32 reserved;
+};
+
+/* A file that has a table, for processes whose mappings are not published. Addresses are the file's own. */
+struct known_file {
+	u64 code_offset; /* in the file: its first code */
+	u64 code_address;
+	u64 code_bytes;
+	u64 build_id_address; /* 0: it has none */
+	u64 build_id;         /* the first bytes of it */
+	u64 file;
+	struct inode_key interpreter; /* of a program: what loaded it the last time; inode 0: not known */
 };
 
 struct unwind_page {

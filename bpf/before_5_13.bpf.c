@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 
 #define bpf_loop(count, callback, context, flags) ((void)(count), (void)(callback), (void)(context), 0)
+#define bpf_find_vma(task, address, callback, context, flags) ((void)(callback), (void)(context), -1)
 #define __sync_fetch_and_add(place, number) __atomic_fetch_add(place, number, __ATOMIC_RELAXED)
 #define __sync_lock_test_and_set(place, value) ((void)(value), *(place))
 #define __sync_val_compare_and_swap(place, expected, value) ((void)(expected), (void)(value), *(place))

@@ -193,8 +193,18 @@ struct file {
 	struct inode *f_inode;
 };
 
+struct mm_struct {
+	unsigned long start_code;
+	unsigned long end_code;
+	unsigned long saved_auxv[44];
+	struct file *exe_file;
+};
+
 struct vm_area_struct {
+	unsigned long vm_start;
 	unsigned long vm_end;
+	unsigned long vm_pgoff;
+	unsigned long vm_flags;
 	struct file *vm_file;
 };
 

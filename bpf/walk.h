@@ -11,6 +11,7 @@ static __always_inline void walk_from(void *context, const struct kernel_place *
 				      struct sample *sample, bool in_kernel, u32 hook)
 {
 	u32 task_flags = READ(task, flags);
+	struct mm_struct *mm = READ(task, mm);
 
 	if (task_flags & PF_VCPU)
 		sample->header.flags |= GUEST;
@@ -21,8 +22,10 @@ static __always_inline void walk_from(void *context, const struct kernel_place *
 	}
 	if (task_flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
 		sample->header.flags |= KERNEL_THREAD;
-	else if (!READ(task, mm))
+	else if (!mm)
 		set_user_end(sample, END_EXITED);
+	else if (!READ(mm, start_code))
+		set_user_end(sample, END_EXECUTING);
 	else if (!config.kernel_only)
 		walk_user(context, task, sample, hook);
 }

@@ -76,6 +76,12 @@ static bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 addres
 	return host->read(host->memory, to, bytes, address);
 }
 
+static bool find_unpublished(struct walk *walk, struct task_struct *task, u64 address)
+{
+	(void)walk, (void)task, (void)address;
+	return false;
+}
+
 static u64 without_signature(u64 address)
 {
 	return address & host->code_mask;

@@ -14,6 +14,7 @@
 #define SEGMENT_PAIRS (SEGMENT_WORDS / 2)
 
 struct task_struct;
+struct walk;
 
 /* The segment that a reference lies in; 0 when there is none. */
 static const u64 *unwind_segment(u32 reference);
@@ -23,6 +24,8 @@ static const struct unwind_rule *unwind_rule(u32 index);
 static void want_table(struct unwind_file *file, u32 index);
 /* Of the memory of the thread that is walked; what a task is, is not known here. */
 static bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 address);
+/* Finds the mapping that an address is in, where none are published. */
+static bool find_unpublished(struct walk *walk, struct task_struct *task, u64 address);
 /* Of a return address that may be signed (arm64). */
 static u64 without_signature(u64 address);
 
@@ -37,7 +40,6 @@ static u64 without_signature(u64 address);
 #else
 #define REGISTERS 32 /* x0 … x30, sp */
 #define FP_REGISTER 29
-#define LR_REGISTER 30
 #define SP_REGISTER 31
 #endif
 
@@ -71,6 +73,15 @@ struct python_memo {
 #define WINDOW_BYTES (WINDOW_WORDS * sizeof(u64))
 #define USER_PAGE_BYTES 4096
 
+/* A mapping of code as the kernel has it, of a process whose mappings are not published. */
+#define MAX_UNPUBLISHED 8
+struct unpublished_mapping {
+	u64 start;
+	u64 end; /* 0: there is none */
+	u64 file_offset;
+	u64 file;
+};
+
 /* A walk under way. ip, sp and fp are those of the frame that comes next. */
 struct walk {
 	u64 ip;
@@ -82,27 +93,31 @@ struct walk {
 	u64 mapping_end;
 	u64 file_offset;
 	u32 file;
-	u32 mappings; /* reference */
+	u32 mappings; /* reference; 0: not published */
 	u32 publication;
-	u32 end;              /* enum user_end */
-	u32 guess;            /* enum user_end: why the last step was one by the frame pointer; 0: it was not */
-	u32 lack;             /* enum user_end: why some step was, that led to code */
-	u32 frames;           /* recorded so far */
-	u8 has_registers;     /* of this very frame */
-	u8 is_call;           /* ip is behind a call */
-	u8 has_caller;        /* the last step led somewhere */
-	u8 is_at_entry;       /* it begins at a function's first instruction */
-	u8 python_is_open;    /* the call of the evaluation loop has frames already */
-	u64 python_frame;     /* the one that comes next */
-	u64 python_callee;    /* the one before it; 0: there is none */
-	u64 python_outer;     /* the thread state whose frames come after those of this one; 0: there is none */
-	u64 python_generator; /* the outermost that is a generator's or a coroutine's; 0: there is none */
-	u32 python_at;        /* where in the window the frame lies, in bytes */
-	u32 python_frames;    /* recorded so far */
-	u32 python_end;       /* enum python_end */
-	u64 window_start;     /* where in the stack the window lies */
-	u64 window_bytes;     /* read so far */
+	u32 end;               /* enum user_end */
+	u32 guess;             /* enum user_end: why the last step was one by the frame pointer; 0: it was not */
+	u32 lack;              /* enum user_end: why some step was, that led to code */
+	u32 frames;            /* recorded so far */
+	u8 has_registers;      /* of this very frame */
+	u8 is_call;            /* ip is behind a call */
+	u8 has_caller;         /* the last step led somewhere */
+	u8 is_at_entry;        /* it begins at a function's first instruction */
+	u8 python_is_open;     /* the call of the evaluation loop has frames already */
+	u64 python_frame;      /* the one that comes next */
+	u64 python_callee;     /* the one before it; 0: there is none */
+	u64 python_outer;      /* the thread state whose frames come after those of this one; 0: there is none */
+	u64 python_generator;  /* the outermost that is a generator's or a coroutine's; 0: there is none */
+	u32 python_at;         /* where in the window the frame lies, in bytes */
+	u32 python_frames;     /* recorded so far */
+	u32 python_end;        /* enum python_end */
+	u32 unpublished_walks; /* so far */
+	u32 unpublished_count; /* mappings found in this walk */
+	u64 window_start;      /* where in the stack the window lies */
+	u64 window_bytes;      /* read so far */
 	u64 window[WINDOW_WORDS];
+	u64 interpreter_base; /* of a process whose mappings are not published */
+	struct unpublished_mapping unpublished[MAX_UNPUBLISHED];
 	struct memo memos[1 << MEMO_BITS];
 	struct python_memo python_memos[1 << PYTHON_MEMO_BITS];
 };
@@ -143,7 +158,7 @@ static __always_inline u32 find_row(const u32 *segment, u32 first, u32 count, u3
 }
 
 /* Finds the mapping that an address is in. */
-static __always_inline bool find_mapping(struct walk *walk, u64 address)
+static __always_inline bool find_mapping(struct walk *walk, struct task_struct *task, u64 address)
 {
 	const u64 *segment = unwind_segment(walk->mappings);
 	u32 header = walk->mappings / 2;
@@ -151,6 +166,8 @@ static __always_inline bool find_mapping(struct walk *walk, u64 address)
 	u32 count, found, at;
 	u64 start;
 
+	if (!walk->mappings)
+		return find_unpublished(walk, task, address);
 	if (!segment)
 		return false;
 	count = ((const struct unwind_mappings *)&segment[header % SEGMENT_PAIRS])->count;
@@ -358,15 +375,10 @@ static __always_inline u64 frame_pointer_address(const struct walk *walk, const 
 	return 0;
 }
 
-/* Code that has pushed nothing yet, where a call pushes nothing: innermost, or interrupted. */
+/* Code that has pushed nothing yet, where a call pushes nothing, or taken it off again: innermost, or interrupted. */
 static __always_inline bool may_have_no_frame(const struct unwind_rule *rule)
 {
-#ifdef LR_REGISTER
-	return rule->return_address == RETURN_ADDRESS_IN_LINK_REGISTER;
-#else
-	(void)rule;
-	return false;
-#endif
+	return rule->return_address == RETURN_ADDRESS_IN_REGISTER;
 }
 
 /* The register is read where a rule counts from it, which few do. */
@@ -390,13 +402,11 @@ static __always_inline bool step_to_caller(struct walk *walk, struct task_struct
 		return end_walk(walk, END_NO_PROGRESS);
 	if (fp_address && !load(walk, task, fp_address, &fp))
 		return end_walk(walk, END_UNREADABLE);
-#ifdef LR_REGISTER
-	if (rule->return_address == RETURN_ADDRESS_IN_LINK_REGISTER) {
+	if (rule->return_address == RETURN_ADDRESS_IN_REGISTER) {
 		if (!walk->has_registers)
 			return end_walk(walk, END_UNSUPPORTED);
-		return enter_caller(walk, walk->registers[LR_REGISTER], cfa, fp);
+		return enter_caller(walk, walk->registers[(u16)rule->return_address_offset % REGISTERS], cfa, fp);
 	}
-#endif
 	if (!load(walk, task, cfa + rule->return_address_offset, &ip))
 		return end_walk(walk, END_UNREADABLE);
 	return enter_caller(walk, ip, cfa, fp);
@@ -474,12 +484,13 @@ static __always_inline struct memo *memo_of(struct walk *walk, u64 address)
 }
 
 /* Sees to it that the memo holds the rule. False when there is none to be had, and walk->end says why. */
-static __always_inline bool look_up(struct walk *walk, struct memo *memo, u64 address)
+static __always_inline bool look_up(struct walk *walk, struct task_struct *task, struct memo *memo, u64 address)
 {
 	if (memo->address == address && memo->publication == walk->publication)
 		return true;
 	memo->publication = 0;
-	if (address - walk->mapping_start >= walk->mapping_end - walk->mapping_start && !find_mapping(walk, address))
+	if (address - walk->mapping_start >= walk->mapping_end - walk->mapping_start &&
+	    !find_mapping(walk, task, address))
 		return end_walk(walk, END_OUTSIDE_CODE);
 	if (!find_rule(walk, address, &memo->rule))
 		return end_walk(walk, END_NO_TABLE);
@@ -529,7 +540,7 @@ static long walk_frame(u32 index, struct frames *frames)
 	struct task_struct *task = frames->task;
 	u64 address = walk->ip - walk->is_call;
 	struct memo *memo = memo_of(walk, address);
-	bool has_rule = look_up(walk, memo, address);
+	bool has_rule = look_up(walk, task, memo, address);
 
 	if (!has_rule && index && walk->end == END_OUTSIDE_CODE) {
 		if (walk->guess)

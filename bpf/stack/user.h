@@ -8,6 +8,7 @@
 #include "unwind.h"
 #include "registers.h"
 #include "python.h"
+#include "unpublished.h"
 
 /* One for each CPU and hook; no per-CPU map takes values of this size. */
 struct {
@@ -44,9 +45,9 @@ static __always_inline void walk_frame_pointers(void *context, struct sample *sa
 		sample->header.flags |= USER_TRUNCATED;
 }
 
-static __always_inline void walk_tables(struct walk *walk, struct task_struct *task, struct sample *sample)
+/* The walk is over: what it found counts. */
+static __always_inline void keep_walk(const struct walk *walk, struct sample *sample)
 {
-	walk_frames(walk, task, user_words(sample), config.max_frames);
 	if (walk->end == END_TRUNCATED)
 		sample->header.flags |= USER_TRUNCATED;
 	if (walk->lack)
@@ -55,17 +56,39 @@ static __always_inline void walk_tables(struct walk *walk, struct task_struct *t
 	set_user_end(sample, walk->end);
 }
 
-/* False when the process's mappings are not known, or it is a 32-bit program: the sample says which. */
+#define UNPUBLISHED (1U << 31) /* of publications: those of user space are below */
+
+/* When user space has not heard of the process yet, each walk is a publication of its own. */
+static __always_inline void find_mappings(struct walk *walk, struct task_struct *task, u32 tgid)
+{
+	walk->mappings = mappings_of(task, tgid);
+	walk->publication = publication_of(walk->mappings);
+	if (!walk->publication) {
+		walk->mappings = 0;
+		walk->publication = UNPUBLISHED | walk->unpublished_walks++;
+		begin_unpublished(walk, task);
+	}
+}
+
+/*
+ * False when it is a 32-bit program, or one that user space has not heard of yet and whose root was not reached: the
+ * sample says which.
+ */
 static __always_inline bool walk_by_tables(struct walk *walk, struct task_struct *task, struct sample *sample)
 {
-	walk->mappings = mappings_of(task, sample->header.tgid);
-	walk->publication = publication_of(walk->mappings);
-	if (!walk->publication || !begin_walk(walk, task)) {
-		set_user_end(sample, walk->mappings ? END_OTHER_ABI : END_NO_MAPPINGS);
+	find_mappings(walk, task, sample->header.tgid);
+	if (!begin_walk(walk, task)) {
+		set_user_end(sample, END_OTHER_ABI);
 		return false;
 	}
-	walk_tables(walk, task, sample);
-	walk_python(walk, task, sample);
+	walk_frames(walk, task, user_words(sample), config.max_frames);
+	if (!walk->mappings && walk->end != END_ROOT) {
+		set_user_end(sample, END_NO_MAPPINGS);
+		return false;
+	}
+	keep_walk(walk, sample);
+	if (walk->mappings)
+		walk_python(walk, task, sample);
 	return true;
 }
 

@@ -49,6 +49,10 @@ def callers() -> list[Sample]:
         return where(samples_of(record_whole(program, frequency_hz=999)), lambda sample: "work" in sample.names)
 
 
+def user_names(sample: Sample) -> tuple[str, ...]:
+    return tuple(frame.name for frame in sample.frames if frame.kind == "user")
+
+
 def between(sample: Sample, first: str, last: str) -> tuple[str, ...]:
     """The frames from one function to another."""
     names = sample.names
@@ -156,6 +160,31 @@ def test_a_program_that_becomes_another_is_unwound_as_the_new_one() -> None:
     assert count(where(working, is_complete)) > 0.7 * count(working), ends(working)
     for sample in where(working, is_complete):
         assert sample.names[0] in ("_start", "_dl_start_user"), sample.names
+
+
+@pytest.mark.kernel_guest
+def test_programs_that_live_for_milliseconds_are_unwound() -> None:
+    """They are gone before user space has told the kernel of their mappings; their files it knows."""
+    brief = build("brief.c", *NO_FRAME_POINTERS)
+    with Program(build("storm.c"), "exec", "400", "50", str(brief)) as program:
+        samples = samples_of(record_whole(program, frequency_hz=999))
+    working = where(samples, lambda sample: "brief_work" in sample.names)
+    assert count(working) > 400
+    later = working[len(working) // 4 :]  # the files are new to it at first
+    assert count(where(later, is_complete)) > 0.95 * count(later), ends(later)
+    for sample in where(later, is_complete):
+        assert sample.names[0] == "_start"
+        assert between(sample, "main", "brief_work") == ("main", "call_brief_work", "brief_work")
+
+
+def test_a_return_address_that_is_in_a_register_is_followed() -> None:
+    with Program(build("parent.c", *NO_FRAME_POINTERS), "800") as program:
+        samples = samples_of(record_whole(program, frequency_hz=1999))
+    starting = where(samples, lambda sample: any("vfork" in name for name in user_names(sample)))
+    assert count(starting) > 50
+    assert count(where(starting, is_complete)) > 0.95 * count(starting), ends(starting)
+    for sample in where(starting, is_complete):
+        assert between(sample, "main", "start_children") == ("main", "call_start_children", "start_children")
 
 
 @pytest.mark.kernel_guest

@@ -45,6 +45,7 @@ def mixed() -> Profile:
         (odd, BY_GUESS),
         (["k:kthread"], SampleFlag.KERNEL_THREAD),
         (["k:do_exit"], flag("thread was ending")),
+        (["k:execve"], flag("program was being loaded")),
     )
 
 
@@ -67,6 +68,7 @@ def test_a_report_shows_whether_stacks_are_complete(mixed: Profile) -> None:
         ("complete, in part by frame pointers",): (10, 10),
         ("kernel thread",): (10, 10),
         ("thread was ending",): (10, 10),
+        ("program was being loaded",): (10, 10),
     }
 
 

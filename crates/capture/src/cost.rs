@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::fault_totals::FaultCounts;
+use crate::mapped::page_bytes;
 use crate::perf_event;
 
 /// Nanoseconds of a clock.
@@ -61,8 +62,7 @@ pub fn resident_bytes() -> u64 {
         .nth(1)
         .and_then(|pages| pages.parse().ok())
         .unwrap_or(0);
-    // SAFETY: asks for a constant.
-    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
+    pages * page_bytes() as u64
 }
 
 /// Gives back to the kernel what the C library keeps of columns that have grown and moved: about as much as they take.

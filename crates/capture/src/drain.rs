@@ -8,7 +8,7 @@ use libbpf_rs::MapHandle;
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::mapped::Mapped;
+use crate::mapped::{Mapped, page_bytes};
 use crate::raw_sample::RawSample;
 
 /// How large the rings are.
@@ -53,9 +53,7 @@ impl Layout {
 
     /// Of a value of the map: whole pages, so that each can be mapped by itself.
     pub fn value_bytes(&self) -> usize {
-        // SAFETY: asks for a constant.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        (size_of::<abi::Ring>() + self.ring_bytes + size_of::<abi::Sample>()).next_multiple_of(page_bytes)
+        (size_of::<abi::Ring>() + self.ring_bytes + size_of::<abi::Sample>()).next_multiple_of(page_bytes())
     }
 }
 

@@ -47,7 +47,18 @@ struct FileKey {
     path: Option<Vec<u8>>,
 }
 
+/// A file, as the kernel knows it. Of the vDSO, which is none, all is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inode {
+    /// Major and minor number.
+    pub device: (u32, u32),
+    /// On that device.
+    pub number: u64,
+}
+
 struct HeldFile {
+    /// None where it is not held, so that it can be another file's later.
+    inode: Option<Inode>,
     handle: Option<OwnedFd>,
     path: String,
     kind: ObjectKind,
@@ -105,10 +116,15 @@ impl FileStore {
         } else {
             (open_mapped(pid, map), "file gone before it could be opened")
         };
+        let inode = handle.is_some().then_some(Inode {
+            device: map.device,
+            number: map.inode,
+        });
         let key = if handle.is_some() { key } else { unheld };
         self.add(
             key,
             HeldFile {
+                inode,
                 handle,
                 path,
                 kind: ObjectKind::Elf,
@@ -144,6 +160,7 @@ impl FileStore {
         };
         let reason = "the vDSO cannot be read";
         let file = HeldFile {
+            inode: Some(Inode::default()),
             handle,
             path: "[vdso]".into(),
             kind: ObjectKind::Vdso,
@@ -183,6 +200,11 @@ impl FileStore {
     /// Another handle on a file; None when it is not held.
     pub fn duplicate(&self, file: FileId) -> Option<OwnedFd> {
         self.files.get(file.0 as usize)?.handle.as_ref()?.try_clone().ok()
+    }
+
+    /// What the kernel knows it by; None when it is not held.
+    pub fn inode(&self, file: FileId) -> Option<Inode> {
+        self.files.get(file.0 as usize)?.inode
     }
 
     /// A file's path as the first process that mapped it saw it.

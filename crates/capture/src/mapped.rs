@@ -57,3 +57,9 @@ impl Drop for Mapped {
         unsafe { libc::munmap(self.words.as_ptr().cast(), self.len * 8) };
     }
 }
+
+/// Of the kernel's pages.
+pub fn page_bytes() -> usize {
+    // SAFETY: asks for a constant.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}

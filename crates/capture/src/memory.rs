@@ -11,6 +11,7 @@ use stackhound_core::rows::{ObjectId, ObjectKind};
 
 use crate::abi;
 use crate::files::FileStore;
+use crate::mapped::page_bytes;
 use crate::processes::is_shared_anonymous;
 use crate::procfs;
 
@@ -84,8 +85,7 @@ impl Memory {
         profile: &mut Profile,
     ) -> Option<(ObjectId, u64)> {
         let (device, inode) = ((fault.device >> MINOR_BITS, fault.device & MINOR_MASK), fault.inode);
-        // SAFETY: asks for a constant.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        let page_bytes = page_bytes() as u64;
         let object = match files.known(device, inode) {
             _ if fault.has_file == 0 => None,
             Some(file) => Some(files.object(file, profile)),

@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fault_times::{self, FaultTimes};
 use crate::fault_totals::{self, FaultTotals};
 use crate::kernel_types::kernel_has_type;
+use crate::mapped;
 use crate::options::{Options, Sampling};
 use crate::orc;
 use crate::perf_event::{self, Trigger};
@@ -574,6 +575,7 @@ pub fn configure(
         asyncio: options.asyncio.into(),
         kernel_walk: abi::KERNEL_WALK_ITS_OWN as u8,
         heap_interval_bytes: options.heap_interval_bytes(),
+        page_bits: mapped::page_bytes().ilog2().into(),
         heap_event: options.heap_event().unwrap_or(0) as u32,
         timed_faults: 0,
     }
@@ -733,7 +735,7 @@ fn load(
 
 /// What is not used takes next to no memory.
 fn size_unwind_maps(object: &mut OpenObject, is_used: bool, rings: &Layout) -> Result<()> {
-    let unused = ["unwind_rules", "unwind_files", "unwind_processes"].map(|name| (name, 1));
+    let unused = ["unwind_rules", "unwind_files", "unwind_processes", "unwind_inodes"].map(|name| (name, 1));
     let used = ["walks", "kernel_walks"].map(|name| (name, rings.rings() as u32));
     for &(name, entries) in if is_used { &used[..] } else { &unused[..] } {
         let mut map = open_map(object, name);
@@ -799,9 +801,10 @@ pub fn open(file: &[u8], config: &abi::Config) -> Result<OpenObject> {
         .set_initial_value(bytes_of(config))
         .map_err(|error| bpf_error("the BPF programs cannot be configured", &error))?;
     if !kernel_grows_hashes() {
-        let mut targets = object.maps_mut().filter(|map| map.name() == "targets");
-        let made = targets.try_for_each(|mut map| map.set_map_flags(0)); // 4 MB at once, instead of as they come
-        made.map_err(|error| bpf_error("the filter cannot be made", &error))?;
+        let grows = |map: &OpenMapMut<'_>| map.name() == "targets" || map.name() == "unwind_inodes";
+        let mut hashes = object.maps_mut().filter(grows);
+        let made = hashes.try_for_each(|mut map| map.set_map_flags(0)); // 6 MB at once, instead of as they come
+        made.map_err(|error| bpf_error("a table of what programs look for cannot be made", &error))?;
     }
     Ok(object)
 }

@@ -45,6 +45,8 @@ pub struct Elf {
     pub segments: Vec<Segment>,
     /// Empty: none, or beyond the bytes that were given.
     pub build_id: Vec<u8>,
+    /// Where it is in the file; 0 where there is none.
+    pub build_id_offset: FileOffset,
 }
 
 impl Elf {
@@ -99,34 +101,34 @@ fn parse<H: FileHeader<Endian = Endianness>>(head: &[u8]) -> Result<Elf, Error> 
             executable: program.p_flags(endian).contains(PF_X),
         })
         .collect();
+    let build_id = build_id::<H>(programs, endian, head);
+    let build_id_offset = build_id.map_or(0, |found| found.as_ptr().addr() - head.as_ptr().addr());
     Ok(Elf {
         elf_type,
         segments,
-        build_id: build_id::<H>(programs, endian, head),
+        build_id: build_id.unwrap_or_default().to_vec(),
+        build_id_offset: FileOffset(build_id_offset as u64),
     })
 }
 
 /// The first build-id in the notes; what cannot be read there is as good as not there.
-fn build_id<H: FileHeader<Endian = Endianness>>(
+fn build_id<'d, H: FileHeader<Endian = Endianness>>(
     programs: &[H::ProgramHeader],
     endian: Endianness,
-    head: &[u8],
-) -> Vec<u8> {
+    head: &'d [u8],
+) -> Option<&'d [u8]> {
     let notes = programs
         .iter()
         .filter_map(|program| program.notes(endian, head).ok().flatten());
-    notes
-        .flat_map(|notes| build_id_in::<H>(notes, endian))
-        .next()
-        .unwrap_or_default()
+    notes.flat_map(|notes| build_id_in::<H>(notes, endian)).next()
 }
 
 /// The build-id among these notes.
-pub(crate) fn build_id_in<H: FileHeader>(mut notes: NoteIterator<H>, endian: H::Endian) -> Option<Vec<u8>> {
+pub(crate) fn build_id_in<'d, H: FileHeader>(mut notes: NoteIterator<'d, H>, endian: H::Endian) -> Option<&'d [u8]> {
     while let Ok(Some(note)) = notes.next() {
         let is_build_id = note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID;
         if is_build_id && note.desc().len() <= MAX_BUILD_ID_BYTES {
-            return Some(note.desc().to_vec());
+            return Some(note.desc());
         }
     }
     None
@@ -209,6 +211,7 @@ mod tests {
             elf_type: ElfType::Executable,
             segments: vec![CODE],
             build_id: vec![0xde, 0xad, 0xbe, 0xef],
+            build_id_offset: FileOffset(192),
         };
         assert_eq!(elf, expected);
     }

@@ -166,7 +166,7 @@ fn follow(rule: &Rule, numbers: Numbers, ip: u64) -> Found {
     Found::Caller {
         cfa,
         return_address: match rule.return_address {
-            ReturnAddress::LINK_REGISTER => register(numbers.ra),
+            ReturnAddress::IN_REGISTER => register(gimli::Register(rule.return_address_offset as u16)),
             _ => at_cfa(rule.return_address_offset),
         },
         frame_pointer: match rule.frame_pointer {

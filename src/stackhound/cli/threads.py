@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stackhound.formats import escape
-from stackhound.profile.completeness import COMPLETE, KERNEL_THREAD
+from stackhound.profile.completeness import COMPLETE, WITHOUT_STACK
 from stackhound.profile.escape import printable
 from stackhound.profile.facts import notes
 from stackhound.profile.threads import NOT_TAKEN, read_threads, unix_ns
@@ -56,7 +56,7 @@ STATES: Final = {
 LOCK: Final = {"held": "holds the GIL", "waiting": "waits for the GIL"}
 SLEEPS: Final = frozenset({"sleeping", "uninterruptible"})
 #: Ends of stacks that nothing is to be said of.
-WHOLE: Final = frozenset({COMPLETE, KERNEL_THREAD})
+WHOLE: Final = WITHOUT_STACK | {COMPLETE}
 
 
 def draw(profile: Profile, *, grouped: bool = False) -> Iterator[str]:

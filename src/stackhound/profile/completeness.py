@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 KERNEL_THREAD: Final = "kernel thread"
 COMPLETE: Final = USER_ENDS[1]
-WAS_ENDING: Final = USER_ENDS[11]
 #: What `ends` numbers.
 END_NAMES: Final = (
     *USER_ENDS,
@@ -22,6 +21,10 @@ END_NAMES: Final = (
     KERNEL_THREAD,
     f"{COMPLETE}, in part by frame pointers",
 )
+
+
+#: Those of samples that have no user stack.
+WITHOUT_STACK: Final = frozenset({KERNEL_THREAD, *USER_ENDS[11:]})
 
 
 def ends(samples: Samples) -> Numbers:
@@ -37,12 +40,12 @@ def ends(samples: Samples) -> Numbers:
 def count_ends(samples: Samples) -> dict[str, int]:
     """Observations by how their user stack ended; empty where stacks were not unwound.
 
-    Without those that have none: kernel threads, and threads at their end.
+    Without those that have none: kernel threads, and threads at their end or at the beginning of a program.
     """
     end = ends(samples)
     counts = np.zeros(len(END_NAMES), np.int64)
     np.add.at(counts, end, samples.count.astype(np.int64))
-    counts[[END_NAMES.index(KERNEL_THREAD), END_NAMES.index(WAS_ENDING)]] = 0
+    counts[[END_NAMES.index(name) for name in WITHOUT_STACK]] = 0
     if not counts[1:].any():
         return {}
     return {name: count for name, count in zip(END_NAMES, counts.tolist(), strict=True) if count}

@@ -286,4 +286,5 @@ USER_ENDS: Final = (
     "no progress",
     "32-bit program",
     "thread was ending",  # had given its memory back: there is no user stack
+    "program was being loaded",  # by execve(2), in place of another: there is none yet
 )

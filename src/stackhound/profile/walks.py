@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stackhound.profile.columns import distinct, to_list
-from stackhound.profile.completeness import COMPLETE, END_NAMES, KERNEL_THREAD, ends
+from stackhound.profile.completeness import COMPLETE, END_NAMES, WITHOUT_STACK, ends
 from stackhound.profile.paths import read_paths, select_paths
 from stackhound.profile.profile import Samples
 from stackhound.profile.schema import USER_ENDS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stackhound.profile.profile import Profile
 
 #: Ends of stacks that are as whole as can be told.
-WHOLE = frozenset({USER_ENDS[0], COMPLETE, KERNEL_THREAD, END_NAMES[-1]})
+WHOLE = WITHOUT_STACK | {USER_ENDS[0], COMPLETE, END_NAMES[-1]}
 
 
 @dataclass

@@ -15,10 +15,11 @@ use stackhound_core::elf::{Elf, Segment};
 use stackhound_core::unwind::{self, Table};
 
 use super::cache::{self, Cache};
+use super::known_files::KnownFiles;
 use super::memory::{Memory, Piece};
 use super::tables::{self, Loaded, Outcome, Tables};
 use crate::error::{Error, Result};
-use crate::files::{FileId, reopen};
+use crate::files::{FileId, Inode, reopen};
 use crate::python::Found;
 use crate::sigbus::Guard;
 use crate::waker::Waker;
@@ -27,7 +28,7 @@ use crate::waker::Waker;
 const LARGE_BYTES: u64 = 16 << 20;
 
 enum Job {
-    Load(u32, OwnedFd),
+    Load(u32, OwnedFd, Option<Inode>),
     GiveUp(u32),
     Unload(u32),
     Retire(Vec<Piece>),
@@ -45,9 +46,10 @@ pub struct Builder {
 
 impl Builder {
     /// Starts the threads.
-    pub fn start(tables: Tables, memory: Arc<Mutex<Memory>>, waker: Waker) -> Result<Self> {
+    pub fn start(tables: Tables, known: KnownFiles, memory: Arc<Mutex<Memory>>, waker: Waker) -> Result<Self> {
         let workshop = Arc::new(Workshop {
             tables: Mutex::new(tables),
+            known: Mutex::new(known),
             memory,
             cache: OnceLock::new(),
             interpreters: Mutex::default(),
@@ -65,7 +67,7 @@ impl Builder {
     }
 
     /// Makes the table of a file; without a handle there will be none.
-    pub fn load(&mut self, file: u32, handle: Option<OwnedFd>) {
+    pub fn load(&mut self, file: u32, handle: Option<OwnedFd>, inode: Option<Inode>) {
         let Some(handle) = handle else {
             return self.send(file, Job::GiveUp(file));
         };
@@ -73,7 +75,7 @@ impl Builder {
         if fs::metadata(path).is_ok_and(|metadata| metadata.len() >= LARGE_BYTES) {
             self.large_files.insert(file);
         }
-        self.send(file, Job::Load(file, handle));
+        self.send(file, Job::Load(file, handle, inode));
     }
 
     /// Puts the table of made code into a place, now. False when there is no room for it, or nothing in it.
@@ -147,6 +149,7 @@ fn send(lane: &Sender<Job>, job: Job) {
 /// What the threads share.
 struct Workshop {
     tables: Mutex<Tables>,
+    known: Mutex<KnownFiles>,
     memory: Arc<Mutex<Memory>>,
     /// Opened when it is first needed.
     cache: OnceLock<Cache>,
@@ -175,7 +178,7 @@ impl Workshop {
                 return;
             }
             match job {
-                Job::Load(file, handle) => self.load(file, handle),
+                Job::Load(file, handle, inode) => self.load(file, handle, inode),
                 Job::GiveUp(file) => lock(&self.tables).set_none(file),
                 Job::Unload(file) => self.unload(file),
                 Job::Retire(pieces) => {
@@ -188,14 +191,14 @@ impl Workshop {
         }
     }
 
-    fn load(&self, file: u32, handle: OwnedFd) {
-        match self.find_or_make(file, handle) {
+    fn load(&self, file: u32, handle: OwnedFd, inode: Option<Inode>) {
+        match self.find_or_make(file, handle, inode) {
             Some(loaded) => drop(lock(&self.loaded).insert(file, loaded)),
             None => lock(&self.tables).set_none(file),
         }
     }
 
-    fn find_or_make(&self, file: u32, handle: OwnedFd) -> Option<Arc<Loaded>> {
+    fn find_or_make(&self, file: u32, handle: OwnedFd, inode: Option<Inode>) -> Option<Arc<Loaded>> {
         let guard = Guard::new().ok()?;
         let bytes = map(handle)?;
         let elf = Elf::parse(&bytes).ok()?;
@@ -203,12 +206,20 @@ impl Workshop {
             lock(&self.interpreters).push((FileId::from_index(file), found));
             self.waker.wake();
         }
-        let identity = cache::identity(&elf, &bytes);
+        let table = self.table_of(file, &elf, &bytes, &guard)?;
+        if let Some(inode) = inode {
+            lock(&self.known).add(file, inode, &elf);
+        }
+        Some(table)
+    }
+
+    fn table_of(&self, file: u32, elf: &Elf, bytes: &[u8], guard: &Guard) -> Option<Arc<Loaded>> {
+        let identity = cache::identity(elf, bytes);
         if let Some(same) = identity.as_ref().and_then(|identity| self.find(identity)) {
             lock(&self.tables).publish(file, &same);
             return Some(same);
         }
-        let Outcome::Loaded(loaded) = self.make(file, &elf, &bytes, identity.as_deref(), &guard)? else {
+        let Outcome::Loaded(loaded) = self.make(file, elf, bytes, identity.as_deref(), guard)? else {
             return None;
         };
         let loaded = Arc::new(loaded);
@@ -257,6 +268,7 @@ impl Workshop {
     /// The walker does not use a table for a file any more. Returns the table if no other file has it.
     fn take_out(&self, file: u32) -> Option<Loaded> {
         let loaded = lock(&self.loaded).remove(&file)?;
+        lock(&self.known).remove(file);
         lock(&self.tables).forget(file);
         Arc::into_inner(loaded)
     }
@@ -298,7 +310,7 @@ mod tests {
     fn builder() -> Builder {
         let memory = Arc::new(Mutex::new(Memory::anonymous()));
         let tables = Tables::anonymous(Arc::clone(&memory)).unwrap();
-        let builder = Builder::start(tables, memory, Waker::new().unwrap()).unwrap();
+        let builder = Builder::start(tables, KnownFiles::default(), memory, Waker::new().unwrap()).unwrap();
         assert!(builder.workshop.cache.set(Cache::default()).is_ok()); // none: the user's own is left alone
         builder
     }
@@ -308,7 +320,7 @@ mod tests {
         for file in 0..count {
             let path = std::env::temp_dir().join(format!("stackhound-same-{file}-{:?}", std::thread::current().id()));
             fs::copy("/proc/self/exe", &path).unwrap();
-            builder.load(file, Some(fs::File::open(&path).unwrap().into()));
+            builder.load(file, Some(fs::File::open(&path).unwrap().into()), None);
             fs::remove_file(path).unwrap();
         }
         builder.wait(Instant::now() + PATIENCE);

@@ -5,6 +5,7 @@
 
 mod builder;
 mod cache;
+mod known_files;
 mod made;
 mod memory;
 mod process_table;
@@ -28,6 +29,7 @@ use crate::mappings::{Mapping, Target};
 use crate::python::Found;
 use crate::waker::Waker;
 use builder::Builder;
+use known_files::KnownFiles;
 use made::{FIRST_REGION, MadeTables, Region, region_of};
 use memory::{Memory, Piece};
 use process_table::ProcessTable;
@@ -45,28 +47,32 @@ pub struct Maps {
     pub files: MapHandle,
     /// Slots of processes.
     pub processes: MapHandle,
+    /// Files that have tables, by inode.
+    pub inodes: MapHandle,
     /// Ring of files whose tables were missed.
     pub wanted: MapHandle,
 }
 
 /// Their names, in any object that walks.
-pub const MAPS: [&str; 5] = [
+pub const MAPS: [&str; 6] = [
     "unwind_segments",
     "unwind_rules",
     "unwind_files",
     "unwind_processes",
+    "unwind_inodes",
     "unwind_wanted",
 ];
 
 impl Maps {
     /// Of an object: each by its name.
     pub fn of(map: impl FnMut(&'static str) -> MapHandle) -> Self {
-        let [segments, rules, files, processes, wanted] = MAPS.map(map);
+        let [segments, rules, files, processes, inodes, wanted] = MAPS.map(map);
         Self {
             segments,
             rules,
             files,
             processes,
+            inodes,
             wanted,
         }
     }
@@ -112,7 +118,7 @@ impl Unwinder {
             users: Users::default(),
             made: MadeTables::default(),
             wanted: Wanted::new(maps.wanted)?,
-            builder: Builder::start(tables, Arc::clone(&memory), waker)?,
+            builder: Builder::start(tables, KnownFiles::new(maps.inodes), Arc::clone(&memory), waker)?,
             memory,
         })
     }
@@ -148,7 +154,8 @@ impl Unwinder {
 
     fn request(&mut self, file: u32, files: &FileStore) {
         if file < FIRST_REGION && self.requested.insert(file) {
-            self.builder.load(file, files.duplicate(FileId::from_index(file)));
+            let id = FileId::from_index(file);
+            self.builder.load(file, files.duplicate(id), files.inode(id));
         }
     }
 

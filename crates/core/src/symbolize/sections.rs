@@ -89,7 +89,8 @@ impl Sections {
                     let notes = section.notes(endian, data)?;
                     sections.build_id = notes
                         .and_then(|notes| build_id_in::<H>(notes, endian))
-                        .unwrap_or_default();
+                        .unwrap_or_default()
+                        .to_vec();
                 }
                 b".gnu_debugdata" if sections.debugdata.is_none() => {
                     let start: u64 = section.sh_offset(endian).into();

@@ -31,13 +31,17 @@ fn convert(state: &State, machine: Machine) -> Result<(Rule, Option<Reason>), Re
         Ok(place) => (place, None),
         Err(reason) => ((FramePointer::UNDEFINED, 0), Some(reason)),
     };
+    let cfa = cfa(state.cfa, machine)?;
+    if matches!(state.return_address, Saved::InRegister(_)) && cfa.cfa != Cfa::SP {
+        return Err(Reason::ReturnAddress); // longjmp: to another stack
+    }
     let rule = Rule {
         return_address,
         return_address_offset,
         frame_pointer,
         frame_pointer_offset,
         base_pointer_offset: base_pointer_offset(state.base_pointer),
-        ..cfa(state.cfa, machine)?
+        ..cfa
     };
     Ok((rule, lost))
 }
@@ -101,7 +105,10 @@ fn based_on(register: Register, machine: Machine, kinds: [Cfa; 3], rule: Rule) -
 fn return_address(saved: Saved, machine: Machine) -> Result<(ReturnAddress, i16), Reason> {
     match saved {
         Saved::AtCfa(offset) => Ok((ReturnAddress::AT_CFA, narrow(offset)?)),
-        Saved::Same if machine == Machine::Arm64 => Ok((ReturnAddress::LINK_REGISTER, 0)),
+        Saved::Same if machine == Machine::Arm64 => Ok((ReturnAddress::IN_REGISTER, Rule::ARM64_LINK_REGISTER)),
+        Saved::InRegister(register) if register.0 < machine.registers() => {
+            Ok((ReturnAddress::IN_REGISTER, register.0 as i16))
+        }
         _ => Err(Reason::ReturnAddress),
     }
 }
@@ -118,7 +125,7 @@ fn frame_pointer(saved: Saved, machine: Machine) -> Result<(FramePointer, i16), 
             }
             _ => Err(Reason::FramePointer),
         },
-        Saved::Otherwise => Err(Reason::FramePointer),
+        Saved::InRegister(_) | Saved::Otherwise => Err(Reason::FramePointer),
     }
 }
 
@@ -126,7 +133,7 @@ fn frame_pointer(saved: Saved, machine: Machine) -> Result<(FramePointer, i16), 
 fn base_pointer_offset(saved: Saved) -> i16 {
     match saved {
         Saved::Same => 0,
-        Saved::AtCfa(offset) => narrow(offset).unwrap_or(Rule::BASE_POINTER_LOST),
+        Saved::AtCfa(offset) if offset != 0 => narrow(offset).unwrap_or(Rule::BASE_POINTER_LOST),
         _ => Rule::BASE_POINTER_LOST,
     }
 }

@@ -66,8 +66,9 @@ pub struct ReturnAddress(pub u8);
 impl ReturnAddress {
     /// Stored at the CFA + `return_address_offset`.
     pub const AT_CFA: Self = Self(0);
-    /// In the link register (arm64): known in the innermost frame and after a signal only.
-    pub const LINK_REGISTER: Self = Self(1);
+    /// In the register whose DWARF number is `return_address_offset`: the link register of arm64, or where glibc's
+    /// `vfork` keeps it. Known in the innermost frame and after a signal only.
+    pub const IN_REGISTER: Self = Self(1);
 }
 
 /// One rule: `struct unwind_rule` of `bpf/abi.h`. The frame pointer is rbp or x29, the stack pointer rsp or sp.
@@ -84,7 +85,7 @@ pub struct Rule {
     pub return_address: ReturnAddress,
     /// Bytes from the CFA, or from the frame pointer for [`FramePointer::AT_FP`].
     pub frame_pointer_offset: i16,
-    /// Bytes from the CFA.
+    /// Bytes from the CFA, or a register's number.
     pub return_address_offset: i16,
     /// Bytes, added last.
     pub cfa_offset: i32,
@@ -99,6 +100,9 @@ const _: () = assert!(size_of::<Rule>() == 16 && align_of::<Rule>() == 4);
 impl Rule {
     /// As [`Rule::base_pointer_offset`]: lost.
     pub const BASE_POINTER_LOST: i16 = 1;
+
+    /// DWARF's number of x30.
+    pub(super) const ARM64_LINK_REGISTER: i16 = 30;
 
     /// Where nothing is known. The first rule of every table.
     pub const NONE: Self = Self::bare(Cfa::NONE);
@@ -127,7 +131,8 @@ impl Rule {
     pub(super) const fn arm64_leaf(bytes: i32) -> Self {
         Self {
             cfa_offset: bytes,
-            return_address: ReturnAddress::LINK_REGISTER,
+            return_address: ReturnAddress::IN_REGISTER,
+            return_address_offset: Self::ARM64_LINK_REGISTER,
             ..Self::bare(Cfa::SP)
         }
     }
@@ -137,7 +142,8 @@ impl Rule {
         self.cfa <= Cfa::FRAME_POINTER
             && self.cfa_register < 32
             && self.frame_pointer <= FramePointer::UNDEFINED
-            && self.return_address <= ReturnAddress::LINK_REGISTER
+            && self.return_address <= ReturnAddress::IN_REGISTER
+            && (self.return_address != ReturnAddress::IN_REGISTER || (0..32).contains(&self.return_address_offset))
     }
 
     const fn bare(cfa: Cfa) -> Self {

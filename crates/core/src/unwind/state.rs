@@ -25,7 +25,8 @@ pub(super) enum Saved<'f> {
     Undefined,
     AtCfa(i64),
     AtExpression(Slice<'f>),
-    /// In another register, or computed.
+    InRegister(Register),
+    /// Computed.
     Otherwise,
 }
 
@@ -183,7 +184,8 @@ impl<'f> Executor<'f> {
                 self.restore(register, cie);
                 return Ok(());
             }
-            dwarf::DW_CFA_register | dwarf::DW_CFA_val_offset | dwarf::DW_CFA_val_offset_sf => {
+            dwarf::DW_CFA_register => Saved::InRegister(read_register(input)?),
+            dwarf::DW_CFA_val_offset | dwarf::DW_CFA_val_offset_sf => {
                 input.skip_leb128()?;
                 Saved::Otherwise
             }

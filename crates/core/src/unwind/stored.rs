@@ -21,7 +21,7 @@ use crate::Error;
 const MAGIC: [u8; 8] = *b"shunwind";
 
 /// Counted up when the same bytes come to mean something else, or the same file comes to another table.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

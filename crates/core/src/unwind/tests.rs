@@ -204,9 +204,14 @@ fn expressions_become_rules() {
         (lost.frame_pointer, statistics.count_of(Reason::FramePointer)),
         (FramePointer::UNDEFINED, 1)
     );
-    let (elsewhere, statistics) = rule(&[0x09, 16, 5]);
+    let (elsewhere, _) = rule(&[0x09, 16, 5]); // vfork's, after it was popped
     assert_eq!(
-        (elsewhere, statistics.count_of(Reason::ReturnAddress)),
+        (elsewhere.return_address, elsewhere.return_address_offset),
+        (ReturnAddress::IN_REGISTER, 5)
+    );
+    let (computed, statistics) = rule(&[0x14, 16, 1]);
+    assert_eq!(
+        (computed, statistics.count_of(Reason::ReturnAddress)),
         (Rule::UNSUPPORTED, 1)
     );
 }
