@@ -1,11 +1,12 @@
 //! Threads that are still off the CPU when a recording ends (`bpf/absent.bpf.c`).
 
+use crate::configuration;
 use crate::drain::Layout;
 use crate::error::Result;
 use crate::iterator::{Scope, ThreadIterator};
 use crate::options::Options;
 use crate::perf_event::Trigger;
-use crate::programs::{self, Programs};
+use crate::programs::Programs;
 use crate::raw_sample::RawSample;
 
 static ABSENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/absent.bpf.o"));
@@ -20,7 +21,7 @@ impl Absent {
         if options.cgroup.is_some() || !options.unwind {
             return Ok(None);
         }
-        let config = programs::configure(options, triggers, &Layout::default(), 0, false);
+        let config = configuration::configure(options, triggers, &Layout::default(), 0, false);
         let (kept, unused): (&[&str], &[&str]) = match options.off_cpu_at_departure {
             true => (
                 &["presences", "settings", "targets", "last_departures"],

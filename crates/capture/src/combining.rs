@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
+use crate::bpf_objects::{bpf_error, map_options, possible_cpus};
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
-use crate::programs::{bpf_error, map_options, possible_cpus};
 use crate::raw_sample::RawSample;
 
 const SLOT_WORDS: usize = size_of::<abi::Combined>() / 8;

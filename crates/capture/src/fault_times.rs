@@ -3,10 +3,12 @@
 use libbpf_rs::{Link, MapHandle, Object};
 
 use crate::abi;
+use crate::bpf_objects;
+use crate::bpf_objects::{bpf_error, map_handle, open_map, program};
 use crate::error::Result;
+use crate::kernel_features;
 use crate::options::Options;
 use crate::perf_event::{Faults, Trigger};
-use crate::programs::{self, bpf_error, map_handle, open_map, program};
 
 static FAULT_TIMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fault_times.bpf.o"));
 
@@ -19,14 +21,14 @@ pub struct FaultTimes {
 /// Whether a recording has use for it: a minor fault is over before it is worth the time that this takes.
 pub fn are_wanted(options: &Options, triggers: &[Trigger]) -> bool {
     let is_major = |trigger: &Trigger| trigger.faults() == Some(Faults::Major);
-    !options.aggregate && triggers.iter().any(is_major) && programs::kernel_keeps_of_threads()
+    !options.aggregate && triggers.iter().any(is_major) && kernel_features::kernel_keeps_of_threads()
 }
 
 impl FaultTimes {
     /// From now on. An error where the kernel refuses.
     pub fn begin(config: &abi::Config) -> Result<Self> {
         let refused = |error| bpf_error("page faults cannot be timed", &error);
-        let mut object = programs::open(FAULT_TIMES, config)?;
+        let mut object = bpf_objects::open(FAULT_TIMES, config)?;
         for name in ["counters", "settings", "cgroups"] {
             open_map(&mut object, name).set_autocreate(false).map_err(refused)?;
         }

@@ -10,11 +10,12 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object};
 use stackhound_core::rows::EventTotalRow;
 
 use crate::abi;
+use crate::bpf_objects::{bpf_error, find_map, program};
 use crate::error::{Error, Result};
+use crate::kernel_features::kernel_keeps_of_threads;
 use crate::options::Options;
 use crate::perf_event::{Faults, Trigger};
 use crate::procfs;
-use crate::programs::{bpf_error, find_map, kernel_keeps_of_threads, program};
 
 /// A process for good: its id, and when it started.
 pub type ProcessStart = (u32, u64);

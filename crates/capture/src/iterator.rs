@@ -10,9 +10,10 @@ use std::time::Duration;
 use libbpf_rs::{MapHandle, Object, OpenObject};
 
 use crate::abi;
+use crate::bpf_objects;
+use crate::bpf_objects::{bpf_error, map_handle};
 use crate::deputy::Deputy;
 use crate::error::{Error, Result};
-use crate::programs::{self, bpf_error, map_handle};
 use crate::unwind;
 
 /// Threads of one process may take so long, 10,000 of them some 100 ms. What is swapped out has to be read.
@@ -79,7 +80,7 @@ pub struct ThreadIterator {
 impl ThreadIterator {
     /// Loads the object file, configured; it shares these maps with others, and has no use for those.
     pub fn load(file: &[u8], config: &abi::Config, shared: &[(&str, MapHandle)], unused: &[&str]) -> Result<Self> {
-        let mut object = programs::open(file, config)?;
+        let mut object = bpf_objects::open(file, config)?;
         share(&mut object, shared, unused).map_err(|error| bpf_error("a map cannot be shared", &error))?;
         let object = object
             .load()
@@ -141,10 +142,10 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
 
 fn share(object: &mut OpenObject, shared: &[(&str, MapHandle)], unused: &[&str]) -> libbpf_rs::Result<()> {
     for (name, map) in shared {
-        programs::open_map(object, name).reuse_fd(map.as_fd())?;
+        bpf_objects::open_map(object, name).reuse_fd(map.as_fd())?;
     }
     for name in unused {
-        programs::open_map(object, name).set_autocreate(false)?;
+        bpf_objects::open_map(object, name).set_autocreate(false)?;
     }
     Ok(())
 }

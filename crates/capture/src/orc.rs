@@ -2,10 +2,10 @@
 
 use libbpf_rs::{MapCore, MapFlags, MapMut, ObjectBuilder, ProgramInput};
 
+use crate::bpf_objects::bpf_error;
 use crate::error::Result;
 use crate::kernel_types::kernel_has_type;
 use crate::options::{KernelWalk, Options};
-use crate::programs::bpf_error;
 
 static ORC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/orc.bpf.o"));
 

@@ -5,10 +5,11 @@ use libbpf_rs::ProgramType;
 use crate::abi;
 use crate::block_tracepoints::BlockTracepoints;
 use crate::drain::Layout;
+use crate::kernel_features::{kernel_can_unwind, kernel_has_callbacks, kernel_keeps_of_threads};
 use crate::options::{EventKind, EventSpec, KernelWalk, Options, Sampling};
 use crate::orc;
 use crate::perf_event::Trigger;
-use crate::programs::{Programs, kernel_can_unwind, kernel_has_callbacks, kernel_keeps_of_threads};
+use crate::programs::Programs;
 use crate::sideband::Sideband;
 
 /// One thing that was tried.

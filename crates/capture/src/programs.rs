@@ -4,34 +4,32 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, MapMut, MapType, Object, ObjectBuilder, OpenMapMut, OpenObject, PerfEventOpts,
-    PrintLevel, ProgramMut, ProgramType, UprobeMultiOpts, UprobeOpts,
+    Link, MapCore, MapFlags, MapHandle, MapMut, Object, OpenObject, PerfEventOpts, ProgramMut, UprobeMultiOpts,
+    UprobeOpts,
 };
 
 use crate::abi;
 use crate::block_tracepoints::BlockTracepoints;
-use crate::cost;
+use crate::bpf_objects::{
+    bpf_error, bytes_of, find_map, map_handle, open, open_map, possible_cpus, print_above, program,
+};
+use crate::configuration::{bits_of, configure, wanted_block_tracepoints};
 use crate::cpus;
 use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault_times::{self, FaultTimes};
 use crate::fault_totals::{self, FaultTotals};
-use crate::kernel_types::kernel_has_type;
-use crate::mapped;
+use crate::kernel_features::{kernel_has_callbacks, refuse_what_is_not_there};
 use crate::options::{Options, Sampling};
 use crate::orc;
-use crate::perf_event::{self, Trigger};
+use crate::perf_event::Trigger;
 use crate::unwind;
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/programs.bpf.o"));
 static PROGRAMS_BEFORE_5_13: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/before_5_13.bpf.o"));
-
-/// `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
-const INITIAL_PID_NAMESPACE_INODE: u64 = 0xeffffffc;
 
 /// Two tables of the combining cache, all CPUs together, stay below this.
 const COMBINING_BYTES: usize = 32 << 20;
@@ -88,34 +86,7 @@ impl Programs {
     ) -> Result<Self> {
         print_above(options.log_level);
         let has_cookie = triggers.len() > 1;
-        if has_cookie && !kernel_has_cookies() {
-            return Err(Error::new(
-                ErrorKind::Kernel,
-                "this kernel can record one event at a time (several need Linux 5.15)",
-                "give one -e",
-            ));
-        }
-        if options.off_cpu_event().is_some() && !kernel_keeps_of_threads() {
-            return Err(Error::new(
-                ErrorKind::Event,
-                "this kernel has no event off-cpu: it keeps nothing of threads for programs (Linux 5.13)",
-                "record sched:sched_switch, or boot a newer kernel",
-            ));
-        }
-        if options.block_io_event().is_some() && !BlockTracepoints::find().has_requests {
-            return Err(Error::new(
-                ErrorKind::Event,
-                "this kernel has no event block-io: it was built without CONFIG_BLOCK",
-                "record other events",
-            ));
-        }
-        if options.heap_uprobes && !kernel_has_type(b"bpf_uprobe_multi_link") {
-            return Err(Error::new(
-                ErrorKind::Kernel,
-                "this kernel watches allocators one function at a time, which takes too long (several need Linux 6.6)",
-                "record a COMMAND that is linked dynamically, without --heap-uprobes",
-            ));
-        }
+        refuse_what_is_not_there(options, has_cookie)?;
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
         let mut config = configure(options, &triggers, rings, combine_slots, has_cookie);
         let kernel_tables = orc::find_tables(options);
@@ -470,29 +441,10 @@ impl Attachment {
     }
 }
 
-pub fn find_map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
-    object
-        .maps_mut()
-        .find(|map| map.name() == OsStr::new(name))
-        .expect("bpf/ declares the map")
-}
-
 /// Where nothing was counted.
 pub fn no_counters() -> abi::Counters {
     // SAFETY: Counters is nothing but u64 in a row.
     unsafe { std::mem::zeroed() }
-}
-
-/// Another descriptor of a map.
-pub fn map_handle(object: &mut Object, name: &str) -> MapHandle {
-    MapHandle::try_from(&find_map(object, name)).expect("an open map can be duplicated")
-}
-
-pub fn program<'a>(object: &'a mut Object, name: &str) -> ProgramMut<'a> {
-    object
-        .progs_mut()
-        .find(|program| program.name() == OsStr::new(name))
-        .expect("bpf/ declares the program")
 }
 
 /// Phases are spread over a period, so that CPUs do not sample at once; never over more than 100 ms.
@@ -526,158 +478,9 @@ const HEAP_PROGRAMS: [(&str, &str); 3] = [
     ("tell_allocation", "stackhound_heap_allocated"),
 ];
 
-/// What all programs are told when they are loaded.
-pub fn configure(
-    options: &Options,
-    triggers: &[Trigger],
-    rings: &Layout,
-    combine_slots: usize,
-    has_cookie: bool,
-) -> abi::Config {
-    let mut comm = [0; abi::COMM_BYTES];
-    let wanted = options.comm.as_deref().unwrap_or_default().as_bytes();
-    let length = wanted.len().min(abi::COMM_BYTES - 1);
-    comm[..length].copy_from_slice(&wanted[..length]);
-    let block = wanted_block_tracepoints(options);
-    let max_stack = perf_event::sysctl("perf_event_max_stack").and_then(|frames| u32::try_from(frames).ok());
-    abi::Config {
-        pidns_inode: own_pid_namespace(),
-        ring_bytes: rings.ring_bytes as u64,
-        self_tgid: if options.include_self { 0 } else { std::process::id() },
-        max_frames: max_stack.unwrap_or(u32::MAX).min(abi::MAX_STACK_FRAMES as u32),
-        combine_slots: combine_slots as u32,
-        own_counts: bits_of(triggers, Trigger::has_own_count),
-        cpus: rings.cpus as u32,
-        comm,
-        tracepoint_periods: tracepoint_periods(triggers),
-        filter_targets: (!options.pids.is_empty()).into(),
-        filter_comm: options.comm.is_some().into(),
-        filter_cgroup: options.cgroup.is_some().into(),
-        inherit: options.inherit.into(),
-        user_only: options.user_only.into(),
-        kernel_only: options.kernel_only.into(),
-        has_cookie: has_cookie.into(),
-        unwind: options.unwind.into(),
-        code_mask: CODE_MASK,
-        begin_boottime_ns: cost::boottime_ns(),
-        count_faults: fault_totals::are_wanted(options, triggers).into(),
-        first_ring: first_rings(&options.hooks(), rings.cpus),
-        off_cpu_min_ns: nanoseconds(options.off_cpu_min),
-        off_cpu_max_ns: nanoseconds(options.off_cpu_max),
-        off_cpu_event: options.off_cpu_event().unwrap_or(0) as u32,
-        off_cpu: options.off_cpu_event().is_some().into(),
-        tells_submission: block.has_start.into(),
-        queue_comes_first: block.queue_comes_first.into(),
-        off_cpu_at_departure: options.off_cpu_at_departure.into(),
-        addressed: bits_of(triggers, Trigger::has_address),
-        block_io_event: options.block_io_event().unwrap_or(0) as u32,
-        tells_end: block.has_done.into(),
-        asyncio: options.asyncio.into(),
-        kernel_walk: abi::KERNEL_WALK_ITS_OWN as u8,
-        heap_interval_bytes: options.heap_interval_bytes(),
-        page_bits: mapped::page_bytes().ilog2().into(),
-        heap_event: options.heap_event().unwrap_or(0) as u32,
-        timed_faults: 0,
-    }
-}
-
-/// Where each hook's rings are; beyond the end for hooks that have none.
-fn first_rings(hooks: &[u32], cpus: usize) -> [u64; abi::HOOKS] {
-    let mut first = [NO_RING; abi::HOOKS];
-    for (at, hook) in hooks.iter().enumerate() {
-        first[*hook as usize] = (at * cpus) as u64;
-    }
-    first
-}
-
-/// A place that no map has, and that stays so when a CPU's number is added.
-const NO_RING: u64 = 1 << 31;
-
-/// None of them where requests are not recorded.
-fn wanted_block_tracepoints(options: &Options) -> BlockTracepoints {
-    let event = options.block_io_event();
-    event.map_or_else(BlockTracepoints::default, |_| BlockTracepoints::find())
-}
-
-/// A bit for each event that is so.
-fn bits_of(triggers: &[Trigger], is_so: impl Fn(&Trigger) -> bool) -> u32 {
-    let chosen = triggers.iter().enumerate().filter(|(_, trigger)| is_so(trigger));
-    chosen.fold(0, |bits, (event, _)| bits | 1 << event)
-}
-
-fn nanoseconds(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Of a return address. On arm64 its upper bits may sign it (PAC); addresses have 48 bits unless a program asks for more.
-const CODE_MASK: u64 = if cfg!(target_arch = "aarch64") {
-    (1 << 48) - 1
-} else {
-    u64::MAX
-};
-
-fn tracepoint_periods(triggers: &[Trigger]) -> [u32; abi::MAX_EVENTS] {
-    let mut periods = [1; abi::MAX_EVENTS];
-    for (period, trigger) in periods.iter_mut().zip(triggers) {
-        if let Sampling::Period(every) = trigger.event.sampling {
-            *period = u32::try_from(every).unwrap_or(u32::MAX);
-        }
-    }
-    periods
-}
-
-/// The inode of this process's PID namespace; 0 for the initial one.
-fn own_pid_namespace() -> u64 {
-    let inode = std::fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino());
-    if inode == INITIAL_PID_NAMESPACE_INODE { 0 } else { inode }
-}
-
-/// Whether a program can be told which event it runs for.
-fn kernel_has_cookies() -> bool {
-    ProgramType::PerfEvent
-        .is_helper_supported(libbpf_sys::BPF_FUNC_get_attach_cookie)
-        .unwrap_or(false)
-}
-
-/// Whether a tracepoint tells when a thread comes back to a CPU.
-pub fn kernel_tells_arrivals() -> bool {
-    kernel_has_type(b"btf_trace_sched_exit_tp")
-}
-
-/// Whether programs can keep something of each thread (Linux 5.11) and exchange it (5.12, which nothing tells).
-pub fn kernel_keeps_of_threads() -> bool {
-    kernel_has_callbacks() && MapType::TaskStorage.is_supported().unwrap_or(false)
-}
-
-/// Whether programs may have functions that a helper calls (Linux 5.13), be it in code that never runs.
-pub fn kernel_has_callbacks() -> bool {
-    ProgramType::PerfEvent
-        .is_helper_supported(libbpf_sys::BPF_FUNC_for_each_map_elem)
-        .unwrap_or(false)
-}
-
-/// Whether programs of perf events may look into hashes that grow: since Linux 6.1, as the helper that is asked for.
-fn kernel_grows_hashes() -> bool {
-    ProgramType::PerfEvent
-        .is_helper_supported(libbpf_sys::BPF_FUNC_user_ringbuf_drain)
-        .unwrap_or(false)
-}
-
-/// Whether the walker of tables can run: a helper loops over its steps.
-pub fn kernel_can_unwind() -> bool {
-    ProgramType::PerfEvent
-        .is_helper_supported(libbpf_sys::BPF_FUNC_loop)
-        .unwrap_or(false)
-}
-
 fn combining_slots() -> Result<usize> {
     let each = COMBINING_BYTES / (2 * possible_cpus()? * size_of::<abi::Combined>());
     Ok(prev_power_of_two(each).clamp(16, MAX_COMBINING_SLOTS))
-}
-
-/// At least 1.
-pub fn possible_cpus() -> Result<usize> {
-    libbpf_rs::num_possible_cpus().map_err(|error| bpf_error("the CPUs cannot be counted", &error))
 }
 
 fn prev_power_of_two(number: usize) -> usize {
@@ -792,39 +595,6 @@ fn attach_followers(object: &mut Object) -> Result<Vec<Link>> {
         .collect()
 }
 
-/// An object file, configured.
-pub fn open(file: &[u8], config: &abi::Config) -> Result<OpenObject> {
-    let mut object = ObjectBuilder::default()
-        .open_memory(file)
-        .map_err(|error| bpf_error("the BPF programs cannot be read", &error))?;
-    open_map(&mut object, ".rodata")
-        .set_initial_value(bytes_of(config))
-        .map_err(|error| bpf_error("the BPF programs cannot be configured", &error))?;
-    if !kernel_grows_hashes() {
-        let grows = |map: &OpenMapMut<'_>| map.name() == "targets" || map.name() == "unwind_inodes";
-        let mut hashes = object.maps_mut().filter(grows);
-        let made = hashes.try_for_each(|mut map| map.set_map_flags(0)); // 6 MB at once, instead of as they come
-        made.map_err(|error| bpf_error("a table of what programs look for cannot be made", &error))?;
-    }
-    Ok(object)
-}
-
-/// Of a struct of `bpf/abi.h`.
-pub fn bytes_of<T: Copy>(value: &T) -> &[u8] {
-    // SAFETY: these structs have no padding (asserted where they are made), so all their bytes are set.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
-}
-
-/// A map of it.
-pub fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> OpenMapMut<'a> {
-    let is_named = |map: &OpenMapMut<'_>| {
-        map.name()
-            .to_str()
-            .is_some_and(|found| found == name || (name.starts_with('.') && found.ends_with(name)))
-    };
-    object.maps_mut().find(is_named).expect("bpf/ declares the map")
-}
-
 fn open_error(trigger: &Trigger, error: &std::io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => Error::new(
@@ -839,55 +609,4 @@ fn open_error(trigger: &Trigger, error: &std::io::Error) -> Error {
         ),
         _ => Error::system(&format!("event {} cannot be opened", trigger.name), error),
     }
-}
-
-/// Of libbpf: a permission error names the capabilities, a missing BTF names itself.
-pub fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
-    use libbpf_rs::ErrorKind as Kind;
-    match error.kind() {
-        // EACCES is the verifier's "no" too, to those who may load programs
-        Kind::PermissionDenied if !may_load_programs() => {
-            Error::system(what, &std::io::Error::from_raw_os_error(libc::EPERM))
-        }
-        Kind::OutOfMemory => Error::system(what, &std::io::Error::from_raw_os_error(libc::ENOMEM)),
-        _ if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() => Error::new(
-            ErrorKind::Kernel,
-            "this kernel has no BTF (/sys/kernel/btf/vmlinux)",
-            "boot one with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2020",
-        ),
-        _ => Error::new(
-            ErrorKind::Kernel,
-            format!("{what}: {error}"),
-            "'stackhound doctor' shows what this kernel has",
-        ),
-    }
-}
-
-/// Options for a map of our own.
-pub fn map_options(flags: u32) -> libbpf_sys::bpf_map_create_opts {
-    let sz = size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t;
-    libbpf_sys::bpf_map_create_opts {
-        sz,
-        map_flags: flags,
-        ..Default::default()
-    }
-}
-
-/// Whether the kernel lets this process make even the simplest map, as each program needs some.
-fn may_load_programs() -> bool {
-    let options = map_options(0);
-    MapHandle::create(MapType::Array, Some("stackhound_try"), 4, 4, 1, &options).is_ok()
-}
-
-/// libbpf's own messages go to stderr from `-vvv` (3) on; without that its errors come back as ours.
-pub fn print_above(log_level: u8) {
-    fn print(_: PrintLevel, text: String) {
-        eprint!("libbpf: {text}");
-    }
-    let level = if log_level >= 4 {
-        PrintLevel::Debug
-    } else {
-        PrintLevel::Info
-    };
-    libbpf_rs::set_print((log_level >= 3).then_some((level, print)));
 }

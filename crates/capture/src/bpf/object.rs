@@ -11,10 +11,10 @@ use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, ObjectBuilder, ProgramMut,
 use super::nothing;
 use super::programs::info;
 use super::trial::{self, Input, Ran};
+use crate::bpf_objects::print_above;
 use crate::cpus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::perf_event;
-use crate::programs::print_above;
 
 /// Room for the verifier's words, of each program. It writes no more than that.
 const LOG_BYTES: usize = 16 << 20;

@@ -3,11 +3,11 @@
 use libbpf_rs::MapHandle;
 
 use crate::abi;
+use crate::configuration;
 use crate::drain::Layout;
 use crate::error::Result;
 use crate::iterator::ThreadIterator;
 use crate::options::Options;
-use crate::programs;
 use crate::raw_sample::RawSample;
 
 static DUMP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dump.bpf.o"));
@@ -16,7 +16,7 @@ const THREAD_WORDS: usize = size_of::<abi::DumpedThread>() / 8;
 
 /// Loads the program; it walks by the tables that the recording's programs have.
 pub fn load(options: &Options, tables: &[(&str, MapHandle)]) -> Result<ThreadIterator> {
-    let config = programs::configure(options, &[], &Layout::default(), 0, false);
+    let config = configuration::configure(options, &[], &Layout::default(), 0, false);
     ThreadIterator::load(DUMP, &config, tables, &["targets", "counters", "settings"])
 }
 

@@ -3,12 +3,13 @@
 
 use libbpf_rs::MapHandle;
 
+use crate::bpf_objects::possible_cpus;
 use crate::cpus;
 use crate::drain::{Layout, Rings};
 use crate::error::Result;
 use crate::options::{EventSpec, KernelWalk, Options, Sampling};
 use crate::perf_event::Trigger;
-use crate::programs::{Programs, possible_cpus};
+use crate::programs::Programs;
 
 /// Threads on a CPU are sampled after so much time on it, at the latest.
 const TICK_NS: u64 = 1_000_000;

@@ -8,8 +8,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use stackhound_core::elf::Elf;
 
 use crate::abi;
+use crate::bpf_objects::bytes_of;
 use crate::files::Inode;
-use crate::programs::bytes_of;
 
 /// By inode, in the programs' map.
 #[derive(Default)]

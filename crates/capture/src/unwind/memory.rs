@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
+use crate::bpf_objects::{bpf_error, map_options};
 use crate::error::Error;
 use crate::mapped::Mapped;
-use crate::programs::{bpf_error, map_options};
 
 const SEGMENT_WORDS: u32 = 1 << abi::UNWIND_SEGMENT_BITS;
 const SEGMENT_BYTES: usize = SEGMENT_WORDS as usize * size_of::<u32>();

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
+use crate::bpf_objects::bpf_error;
 use crate::error::Result;
-use crate::programs::bpf_error;
 
 /// The ring that `want_table` of bpf/stack/tables.h writes.
 pub struct Wanted {
