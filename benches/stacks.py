@@ -9,6 +9,8 @@ A stack is complete when its outermost function is where a thread begins. Langua
 Of the same samples: which frames have a name, in files that have a symbol table or a debug file on this machine, and in
 the others.
 
+The same of programs that live for milliseconds: a shell that starts one after the other.
+
 Then the whole sample, 30 frames deep, in the program's own time: the walk is a part of it.
 
 Control: without its tables stackhound must lose roots, and so must perf without copies; frames of files without symbols
@@ -65,6 +67,10 @@ KERNEL_ENTRY = re.compile(r"^(entry_SYSCALL_64_after_hwframe|entry_SYSCALL_64|as
 KERNEL_ROOTS = re.compile(r"^(ret_from_fork_asm|ret_from_fork|kthread)$")
 
 
+#: Programs that live for milliseconds.
+BRIEF = ("ls /usr/bin", "grep -c x /etc/passwd", "sed s/a/b/ /etc/passwd", "sort /etc/services")
+
+
 @dataclass
 class Counts:
     """Samples of user processes by program: all, and those that reach a root. Frames by file: all, the named ones."""
@@ -95,7 +101,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         commands = mix(int(8 * (seconds + SETTLING_S) + 60))
         counts = {sampler: sample(record, commands, seconds, Path(name)) for sampler, record in SAMPLERS.items()}
-    show(report, counts, list(commands))
+        shell = {"sh": ("sh", "-c", f"while :; do {'; '.join(BRIEF)}; done")}
+        brief = {sampler: sample(record, shell, seconds, Path(name)) for sampler, record in SAMPLERS.items()}
+    show(report, counts, list(commands), "stacks that reach their root")
+    show(report, brief, ["sh", *(line.split()[0] for line in BRIEF)], "of programs that live for milliseconds")
     show_names(report, counts)
     judge(report, counts)
     measure_walk(report, pairs)
@@ -199,9 +208,9 @@ def has_symbols(path: str) -> bool:
 
 
 def count(counts: Counts, comm: str, frames: list[str], samples: int) -> None:
-    """One stack, root first. Kernel threads, idle CPUs and threads at their end have no user stack."""
-    is_ending = any(one.startswith("do_exit") for one in frames) and KERNEL_ENTRY.match(frames[0])
-    if not frames or is_ending or KERNEL_ROOTS.match(frames[0]) or comm.startswith("swapper"):
+    """One stack, root first. Kernel threads, idle CPUs, and threads at their end or being loaded have no user stack."""
+    is_between = any(one.startswith(("do_exit", "do_execveat")) for one in frames) and KERNEL_ENTRY.match(frames[0])
+    if not frames or is_between or KERNEL_ROOTS.match(frames[0]) or comm.startswith("swapper"):
         return
     counts.all[comm] += samples
     if ROOTS.match(frames[0].removesuffix("_[i]")):
@@ -220,7 +229,7 @@ def run(*line: str | Path) -> None:
     subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
 
-def show(report: Report, counts: dict[str, Counts], programs: list[str]) -> None:
+def show(report: Report, counts: dict[str, Counts], programs: list[str], title: str) -> None:
     rows = []
     for program in (*programs, None):
         cells = [f"{found.percent(program):.2f}" for found in counts.values()]
@@ -229,7 +238,7 @@ def show(report: Report, counts: dict[str, Counts], programs: list[str]) -> None
         )
     data = {name: {"all": dict(found.all), "complete": dict(found.complete)} for name, found in counts.items()}
     columns = ("program", "samples", *(f"{name}, %" for name in counts))
-    report.table("stacks that reach their root", columns, rows, data)
+    report.table(title, columns, rows, data)
 
 
 def show_names(report: Report, counts: dict[str, Counts]) -> None:
