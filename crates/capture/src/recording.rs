@@ -149,16 +149,7 @@ impl Recording {
         }
         let block_io = BlockIoPace::begin(&options, online.len(), &mut programs)?;
         let beginning = Beginning::now();
-        programs.attach_missing(&online)?;
-        if off_cpu.is_some() {
-            programs.attach_off_cpu(&options)?;
-        }
-        if block_io.is_some() {
-            programs.attach_block_io()?;
-        }
-        if let Some(library) = &options.heap_library {
-            programs.attach_heap_library(library)?;
-        }
+        attach(&mut programs, &options, &online)?;
         let allocators = Allocators::begin(&options, &mut programs)?;
         Ok(Self {
             options,
@@ -583,6 +574,21 @@ impl Recording {
         }
         notes
     }
+}
+
+/// Sampling begins.
+fn attach(programs: &mut Programs, options: &Options, online: &[u32]) -> Result<()> {
+    programs.attach_missing(online)?;
+    if options.off_cpu_event().is_some() {
+        programs.attach_off_cpu(options)?;
+    }
+    if options.block_io_event().is_some() {
+        programs.attach_block_io()?;
+    }
+    if let Some(library) = &options.heap_library {
+        programs.attach_heap_library(library)?;
+    }
+    Ok(())
 }
 
 fn lost(counters: &abi::Counters) -> u64 {
