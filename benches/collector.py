@@ -2,9 +2,9 @@
 
     .venv/bin/python benches/collector.py [--check]
 
-Each collector runs by itself for half a minute beside the same mix of programs. Its CPU time is counted from when it
-has settled to before it is told to end, its memory at the end of that; what it takes from its start to its exit is in a
-column of its own.
+Each collector runs by itself for half a minute beside the same mix of programs, which start others again and again;
+stackhound also beside programs that do not. Its CPU time is counted from when it has settled to before it is told to
+end, its memory at the end of that; what it takes from its start to its exit is in a column of its own.
 
 Control: a process that works 10 ms in each second and holds 64 MB must be measured as 1% and 64 MB.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build import STACKHOUND, build_example, compile_bpf
-from harness.load import real_mix
+from harness.load import lasting_mix, real_mix
 from harness.process_cost import cpu_ns, resident_bytes
 from harness.report import Report
 from stackhound import load
@@ -38,6 +38,7 @@ TARGET_MB = 64
 TARGET_SAMPLE_US = 15
 SETTLING_S = 5.0
 OURS = "stackhound"
+LASTING = "stackhound, where no program starts or ends"
 #: A process that takes what it says it takes.
 PLANTED_CPU_PERCENT = 1.0
 PLANTED_MB = 64
@@ -72,6 +73,8 @@ def main() -> None:
     with real_mix(), tempfile.TemporaryDirectory() as directory:
         costs = {name: measure(spawn, seconds) for name, spawn in collectors(Path(directory)).items()}
         sample_us = cost_of_a_sample(Path(directory, "a.hound"))
+    with lasting_mix(), tempfile.TemporaryDirectory() as directory:
+        costs[LASTING] = measure(collectors(Path(directory))[OURS], seconds)
     show(report, costs)
     judge(report, costs, sample_us)
     report.finish()
@@ -125,8 +128,10 @@ def show(report: Report, costs: dict[str, Cost]) -> None:
 
 def judge(report: Report, costs: dict[str, Cost], sample_us: float) -> None:
     ours, planted = costs[OURS], costs["planted"]
-    cpu = ours.cpu_percent
-    report.target("collector's CPU", f"≤ {TARGET_CPU_PERCENT}% of a CPU", f"{cpu:.3f}%", cpu <= TARGET_CPU_PERCENT)
+    wanted = f"≤ {TARGET_CPU_PERCENT}% of a CPU"
+    for name, cost in (("", ours), (", where no program starts or ends", costs[LASTING])):
+        cpu = cost.cpu_percent
+        report.target(f"collector's CPU{name}", wanted, f"{cpu:.3f}%", cpu <= TARGET_CPU_PERCENT)
     memory = ours.resident_mb
     report.target("collector's memory", f"≤ {TARGET_MB} MB", f"{memory:.0f} MB", memory <= TARGET_MB)
     wanted = f"≤ {TARGET_SAMPLE_US} µs"

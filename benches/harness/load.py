@@ -83,17 +83,31 @@ def working(command: Callable[[Path], Sequence[str | Path]], on: Sequence[int]) 
             end(started.processes)
 
 
-@contextmanager
-def real_mix() -> Iterator[list[subprocess.Popen[bytes]]]:
+def real_mix() -> AbstractContextManager[list[subprocess.Popen[bytes]]]:
     """C++ with inlined functions, Python, a compiler started again and again, pipes, files: five jobs at once."""
     source = BENCHES / "programs" / "inlined.cpp"
-    commands: list[Sequence[str | Path]] = [
+    return running(
         (compile_program("inlined.cpp"),),
         (sys.executable, BENCHES / "programs" / "requests.py"),
         ("sh", "-c", f"while :; do g++ -O2 -c {source} -o /dev/null; done"),
         ("sh", "-c", "while :; do tar c /usr/include 2>/dev/null | gzip -1 >/dev/null; done"),
         ("sh", "-c", "while :; do find /usr -xdev | sort -r | sha256sum >/dev/null; done"),
-    ]
+    )
+
+
+def lasting_mix() -> AbstractContextManager[list[subprocess.Popen[bytes]]]:
+    """Five jobs of the same kinds, none of which starts or ends a program."""
+    return running(
+        (compile_program("inlined.cpp"),),
+        (sys.executable, BENCHES / "programs" / "requests.py"),
+        ("sh", "-c", "exec gzip -1 </dev/urandom >/dev/null"),
+        ("sh", "-c", "exec sha256sum </dev/zero"),
+        ("dd", "if=/dev/zero", "of=/dev/null", "bs=4096"),
+    )
+
+
+@contextmanager
+def running(*commands: Sequence[str | Path]) -> Iterator[list[subprocess.Popen[bytes]]]:
     processes = [start(command) for command in commands]
     try:
         yield processes
