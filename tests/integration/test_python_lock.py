@@ -59,4 +59,4 @@ def test_who_fights_for_the_lock_holds_it_while_on_the_cpu(
 ) -> None:
     for name in ("left", "right"):
         row = recording[0][name]
-        assert row.held > 0.9 * (row.held + row.without)
+        assert row.held > 0.75 * (row.held + row.without)  # it also spends some time on getting it
