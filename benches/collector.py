@@ -70,11 +70,13 @@ def main() -> None:
     seconds = 2.0 if options.check else options.seconds
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell, and inherited
     report = Report("collector", {"hz": HZ, "seconds": seconds})
-    with real_mix(), tempfile.TemporaryDirectory() as directory:
-        costs = {name: measure(spawn, seconds) for name, spawn in collectors(Path(directory)).items()}
-        sample_us = cost_of_a_sample(Path(directory, "a.hound"))
-    with lasting_mix(), tempfile.TemporaryDirectory() as directory:
-        costs[LASTING] = measure(collectors(Path(directory))[OURS], seconds)
+    with tempfile.TemporaryDirectory() as directory:
+        starts = collectors(Path(directory))  # what is to be compiled, is compiled on a quiet machine
+        with real_mix():
+            costs = {name: measure(spawn, seconds) for name, spawn in starts.items()}
+            sample_us = cost_of_a_sample(Path(directory, "a.hound"))
+        with lasting_mix():
+            costs[LASTING] = measure(starts[OURS], seconds)
     show(report, costs)
     judge(report, costs, sample_us)
     report.finish()
