@@ -9,7 +9,8 @@ A stack is complete when its outermost function is where a thread begins. Langua
 Of the same samples: which frames have a name, in files that have a symbol table or a debug file on this machine, and in
 the others.
 
-The same of programs that live for milliseconds: a shell that starts one after the other.
+Of programs that live for milliseconds, a shell that starts one after the other: how many stacks stackhound calls
+complete (these programs have no symbols, so that no name tells a root).
 
 Then the whole sample, 30 frames deep, in the program's own time: the walk is a part of it.
 
@@ -42,6 +43,7 @@ from harness.report import Report
 from harness.samplers import Design, Stackhound
 from harness.windows import measure_rounds
 from stackhound import load
+from stackhound.profile.completeness import count_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +70,7 @@ KERNEL_ROOTS = re.compile(r"^(ret_from_fork_asm|ret_from_fork|kthread)$")
 
 
 #: Programs that live for milliseconds.
+BRIEF_HZ = 999
 BRIEF = ("ls /usr/bin", "grep -c x /etc/passwd", "sed s/a/b/ /etc/passwd", "sort /etc/services")
 
 
@@ -101,10 +104,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         commands = mix(int(8 * (seconds + SETTLING_S) + 60))
         counts = {sampler: sample(record, commands, seconds, Path(name)) for sampler, record in SAMPLERS.items()}
-        shell = {"sh": ("sh", "-c", f"while :; do {'; '.join(BRIEF)}; done")}
-        brief = {sampler: sample(record, shell, seconds, Path(name)) for sampler, record in SAMPLERS.items()}
-    show(report, counts, list(commands), "stacks that reach their root")
-    show(report, brief, ["sh", *(line.split()[0] for line in BRIEF)], "of programs that live for milliseconds")
+        show_brief(report, seconds, Path(name))
+    show(report, counts, list(commands))
     show_names(report, counts)
     judge(report, counts)
     measure_walk(report, pairs)
@@ -229,7 +230,7 @@ def run(*line: str | Path) -> None:
     subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
 
-def show(report: Report, counts: dict[str, Counts], programs: list[str], title: str) -> None:
+def show(report: Report, counts: dict[str, Counts], programs: list[str]) -> None:
     rows = []
     for program in (*programs, None):
         cells = [f"{found.percent(program):.2f}" for found in counts.values()]
@@ -238,7 +239,19 @@ def show(report: Report, counts: dict[str, Counts], programs: list[str], title: 
         )
     data = {name: {"all": dict(found.all), "complete": dict(found.complete)} for name, found in counts.items()}
     columns = ("program", "samples", *(f"{name}, %" for name in counts))
-    report.table(title, columns, rows, data)
+    report.table("stacks that reach their root", columns, rows, data)
+
+
+def show_brief(report: Report, seconds: float, directory: Path) -> None:
+    output = directory / "brief.hound"
+    with running({"sh": ("sh", "-c", f"while :; do {'; '.join(BRIEF)}; done")}):
+        run(STACKHOUND, "record", "-F", str(BRIEF_HZ), "-d", f"{seconds:g}", "-o", output, "--no-lines")
+    profile = load(output)
+    found = count_ends(profile.samples_of(profile.events[0]))
+    whole = sum(found.values())
+    rows = [(end, f"{samples:,}", f"{100 * samples / whole:.2f}") for end, samples in found.items()]
+    title = f"programs that live for milliseconds, at {BRIEF_HZ} Hz"
+    report.table(title, ("stacks", "samples", "%"), rows, found)
 
 
 def show_names(report: Report, counts: dict[str, Counts]) -> None:
