@@ -282,10 +282,11 @@ def test_many_requests_share_samples_that_stand_for_all_of_them(device: Path) ->
     count = 30_000
     profile, truth = record_requests(device, "read", count=count)
     (total,) = request_totals(profile)
-    assert truth["read"] - lost_ends(profile) <= total.requests <= truth["read"]
+    lost = sum(loss.count for loss in profile.losses)  # a starved collector may not keep up with so many
+    assert truth["read"] - lost <= total.requests <= truth["read"]
     assert total.bytes * truth["read"] == total.requests * truth["read_bytes"]
     stand_for = sum(one.sample.count for one in requests_of(profile))
-    assert stand_for == pytest.approx(count, rel=0.05)
+    assert stand_for == pytest.approx(count, rel=0.05, abs=lost)
 
 
 def test_requests_under_way_at_the_end_are_told_and_not_lost(device: Path) -> None:
