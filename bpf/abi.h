@@ -264,6 +264,17 @@ struct dumped {
 	struct sample sample;
 };
 
+#define COMMAND_LINE_BYTES 4096 /* a power of two; what is longer is cut */
+
+/* A program that begins; of the command line only as many bytes as it has. */
+struct new_program {
+	u64 boottime_ns;
+	u64 cgroup; /* number of its version-2 control group */
+	u32 tgid;   /* as the collector's PID namespace has it */
+	u32 command_line_bytes;
+	u8 command_line[COMMAND_LINE_BYTES];
+};
+
 /* One place of the combining cache; free when count is 0. */
 struct combined {
 	u64 hash;

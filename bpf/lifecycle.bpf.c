@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /*
  * Keeps the set of sampled processes true: children join at fork, a held COMMAND at its exec, the dead leave; and what is
- * known of mappings: an exec ends it. All run in process context.
+ * known of mappings: an exec ends it; and tells what the new program was called with. All run in process context.
  */
 #include "maps.h"
 #include "task.h"
 #include "presence.h"
 #include "stack/processes.h"
 #include "fault_counts.h"
+#include "command_line.h"
 #include <bpf/bpf_tracing.h>
 
 SEC("tp_btf/sched_process_fork")
@@ -60,6 +61,17 @@ int BPF_PROG(forget_mappings, struct task_struct *task)
 
 	if (slot)
 		*slot &= ~0xffffffffULL;
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(tell_program, struct task_struct *task)
+{
+	u32 tgid = collector_tgid(task);
+
+	if (!tgid || (config.filter_targets && !bpf_map_lookup_elem(&targets, &tgid)))
+		return 0;
+	tell_command_line(task, tgid);
 	return 0;
 }
 

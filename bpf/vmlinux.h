@@ -61,6 +61,7 @@ enum {
 };
 
 enum {
+	BPF_RB_NO_WAKEUP = 1ULL << 0,
 	BPF_RB_FORCE_WAKEUP = 1ULL << 1,
 };
 
@@ -196,6 +197,8 @@ struct file {
 struct mm_struct {
 	unsigned long start_code;
 	unsigned long end_code;
+	unsigned long arg_start;
+	unsigned long arg_end;
 	unsigned long saved_auxv[44];
 	struct file *exe_file;
 };

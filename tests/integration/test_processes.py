@@ -83,6 +83,17 @@ def rows_of(profile: stackhound.Profile, table: str) -> list[dict[str, object]]:
     return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+def test_programs_that_live_for_milliseconds_are_known_by_their_command_lines() -> None:
+    script = (
+        "echo ready; read go; i=0; while [ $i -lt 60 ]; do i=$((i+1)); head -c 300000 /dev/zero | sha256sum -; done"
+    )
+    with Program("sh", "-c", script) as program:
+        profile = record_whole(program, frequency_hz=4999)
+    rows = [row for row in rows_of(profile, "processes") if row["comm"] == "sha256sum"]
+    assert len(rows) > 30
+    assert {row["command_line"] for row in rows} == {"sha256sum -"}
+
+
 def test_a_process_that_becomes_another_program_is_both_one_after_the_other() -> None:
     count_up = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
     script = f"echo ready; read go; {count_up}; exec {build('shares.c')} 100 < /dev/zero"

@@ -18,6 +18,7 @@ use stackhound_core::profile::Profile;
 use stackhound_core::rows::{ObjectId, ObjectKind};
 use stackhound_core::symbolize::Source;
 
+use crate::abi;
 use crate::sideband::MappedFile;
 
 /// ELF header, program headers and build-id lie within this in everything that linkers make.
@@ -54,6 +55,16 @@ pub struct Inode {
     pub device: (u32, u32),
     /// On that device.
     pub number: u64,
+}
+
+impl From<Inode> for abi::InodeKey {
+    fn from(inode: Inode) -> Self {
+        Self {
+            inode: inode.number,
+            device: inode.device.0 << 20 | inode.device.1,
+            reserved: 0,
+        }
+    }
 }
 
 struct HeldFile {

@@ -69,7 +69,7 @@ fn publish(unwinder: &mut Unwinder, intake: &mut Intake, with_tables: bool) -> R
     }
     let _guard = guard()?;
     for (pid, became_other, known) in changed {
-        if became_other {
+        if became_other && !matches!(known, Known::Ended(_)) {
             unwinder.clear(pid);
             pythons.forget(pid);
         }
@@ -81,6 +81,7 @@ fn publish(unwinder: &mut Unwinder, intake: &mut Intake, with_tables: bool) -> R
                 unwinder.publish(pid, mappings, files);
                 pythons.follow(pid, mappings);
             }
+            Known::Ended(mappings) => unwinder.expect_again(pid, mappings, files),
             Known::Gone => {
                 unwinder.forget(pid);
                 pythons.forget(pid);

@@ -43,6 +43,7 @@ mod mapped;
 mod mappings;
 mod memory;
 mod metadata;
+mod new_programs;
 mod off_cpu;
 mod options;
 mod orc;
@@ -70,11 +71,11 @@ mod wakers;
 /// The library in which programs choose samples of their allocations (`preload/heap.c`), as a file.
 pub static HEAP_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/heap.so"));
 
-pub use board::{Status, WaitOutcome};
+pub use board::WaitOutcome;
 pub use dump::dump;
 pub use error::{Error, ErrorKind, Result};
 pub use options::{EventKind, EventSpec, KernelWalk, Options, Sampling};
-pub use recording::Finished;
+pub use recording::{Finished, Status};
 pub use session::Session;
 pub use sigbus::Guard;
 pub use tracefs::list_events;

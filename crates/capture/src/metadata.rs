@@ -9,7 +9,7 @@ use crate::cost;
 use crate::cpus;
 use crate::fault_totals::FaultCounts;
 use crate::options::{Options, Sampling};
-use crate::perf_event;
+use crate::perf_event::{self, Idle};
 
 /// What is noted at the start of a recording.
 pub struct Beginning {
@@ -72,9 +72,13 @@ impl Beginning {
         cost::boottime_ns() - self.boottime_ns
     }
 
-    /// What the CPUs have idled since then, all together.
-    pub fn idle_ns(&self) -> u64 {
-        cpus::idle_ns().saturating_sub(self.idle_ns)
+    /// What the CPUs have idled since then. One that wakes up for an interrupt has cold caches: it takes up to twice
+    /// what it takes where it was measured.
+    pub fn idle(&self) -> Idle {
+        Idle {
+            ns: cpus::idle_ns().saturating_sub(self.idle_ns),
+            interrupt_ns: 2 * self.interrupt_ns.unwrap_or(0),
+        }
     }
 
     /// CPU time of this process since then.

@@ -2,37 +2,37 @@
 
 use std::time::{Duration, Instant};
 
-/// Between two turns this much passes on average, so that a storm of new processes does not keep us busy.
-const MIN_TURN: Duration = Duration::from_millis(80);
-/// So many turns may follow each other in short order: a few new programs are served at once.
-const BURST_TURNS: f64 = 8.0;
-
-/// Turns that were earned and not taken yet.
+/// Turns of one kind: so many in short order, and one each interval on average.
 pub struct Pace {
+    interval: Duration,
+    burst: f64,
+    /// Earned and not taken yet; below 0 where one was taken before it was earned.
     turns: f64,
     counted: Instant,
 }
 
-impl Default for Pace {
-    fn default() -> Self {
+impl Pace {
+    /// All of a burst may be taken.
+    pub fn new(interval: Duration, burst: u32) -> Self {
         Self {
-            turns: BURST_TURNS,
+            interval,
+            burst: burst.into(),
+            turns: burst.into(),
             counted: Instant::now(),
         }
     }
-}
 
-impl Pace {
-    /// Counts a turn, and says how long the last one should be ago.
+    /// How long the next turn has to wait.
     pub fn pause(&mut self) -> Duration {
-        let earned = self.counted.elapsed().as_secs_f64() / MIN_TURN.as_secs_f64();
+        let earned = self.counted.elapsed().div_duration_f64(self.interval);
         self.counted = Instant::now();
-        self.turns = (self.turns + earned).min(BURST_TURNS);
-        if self.turns < 1.0 {
-            return MIN_TURN;
-        }
-        self.turns -= 1.0;
-        Duration::ZERO
+        self.turns = (self.turns + earned).min(self.burst);
+        self.interval.mul_f64((1.0 - self.turns).max(0.0))
+    }
+
+    /// Counts a turn; there is never more than one owed.
+    pub fn take(&mut self) {
+        self.turns = (self.turns - 1.0).max(-1.0);
     }
 }
 
@@ -42,9 +42,13 @@ mod tests {
 
     #[test]
     fn a_few_turns_are_free_and_then_each_must_be_earned() {
-        let mut pace = Pace::default();
-        let free = (0..100).take_while(|_| pace.pause().is_zero()).count();
-        assert!(free >= BURST_TURNS as usize && free < 100);
-        assert_eq!(pace.pause(), MIN_TURN);
+        let interval = Duration::from_secs(3600);
+        let mut pace = Pace::new(interval, 8);
+        for _ in 0..8 {
+            assert_eq!(pace.pause(), Duration::ZERO);
+            pace.take();
+        }
+        let pause = pace.pause();
+        assert!(pause > interval.mul_f64(0.9) && pause <= interval);
     }
 }

@@ -168,13 +168,15 @@ impl Trigger {
 
     /// Program entries that the event's own count stands for, idle ones left out, where the period is fixed and no part
     /// of the time is excluded.
-    pub fn expected_entries(&self, count: u64, idle_ns: u64) -> Option<u64> {
+    pub fn expected_entries(&self, count: u64, idle: Idle) -> Option<u64> {
         if !self.is_perf_event() {
             return None;
         }
         if !self.is_cpu_clock() {
             return self.entries_of(count);
         }
+        let interrupts = self.entries_of(idle.ns)?;
+        let idle_ns = idle.ns + interrupts * idle.interrupt_ns;
         let is_partial = self.event.exclude_kernel || self.event.exclude_user;
         (!is_partial)
             .then(|| self.entries_of(count.saturating_sub(idle_ns)))
@@ -188,6 +190,15 @@ impl Trigger {
         let period = unsafe { attributes.__bindgen_anon_1.sample_period };
         (attributes.freq() == 0 && period > 0).then(|| count / period)
     }
+}
+
+/// What CPUs idled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Idle {
+    /// All of them together, without the interrupts meanwhile.
+    pub ns: u64,
+    /// What an interrupt takes at most.
+    pub interrupt_ns: u64,
 }
 
 /// An event's attributes with nothing but its number; disabled.

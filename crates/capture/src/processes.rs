@@ -3,6 +3,8 @@
 //! Side-band records and samples arrive here ordered by time. A process is known by its pid and its start; exec makes
 //! it another program, with a row and mappings of its own.
 
+mod user_path;
+
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -11,6 +13,7 @@ use stackhound_core::maps::parse_maps;
 use stackhound_core::profile::Profile;
 use stackhound_core::rows::{LocationId, MappingRow, ObjectId, ObjectKind, ProcessId, ProcessRow, ThreadId};
 
+use crate::cgroups::Cgroups;
 use crate::fault_totals::ProcessStart;
 use crate::files::{FileId, FileStore};
 use crate::lately::{Generation, Lately};
@@ -41,12 +44,21 @@ struct Instance {
     row: Option<ProcessId>,
     written: HashSet<(u64, u64, FileId)>,
     has_news: bool,
+    unread: Unread,
     /// The object of the code that it makes.
     made: Option<ObjectId>,
     /// jitdump files, the newest last.
     dumps: Vec<FileId>,
     ended_ns: Option<u64>,
     was_gone: bool,
+}
+
+/// What /proc has to be asked of a program that is sampled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unread {
+    Nothing,
+    Cgroup,
+    Program,
 }
 
 /// All processes of the recording.
@@ -58,17 +70,22 @@ pub struct Processes {
     reasons: HashMap<ObjectId, &'static str>,
     gone: u64,
     only_known: bool,
-    /// Processes that became other programs and were not looked at yet.
-    new_programs: Vec<u32>,
+    /// Processes that became other programs, have samples since, and were not looked at yet.
+    new_programs: Vec<(u32, Unread)>,
+    cgroups: Cgroups,
     /// Processes whose mappings are not what they were when they were last asked for, and whether by an exec.
     changed: HashMap<u32, bool>,
     lately: Lately,
+    /// Of the frames that are looked up, leaf first.
+    known: Vec<Option<LocationId>>,
 }
 
 /// What is known of the mappings of a process now.
 pub enum Known<'a> {
     /// These, ordered.
     Mappings(&'a [Mapping]),
+    /// It had these, has samples, and has ended.
+    Ended(&'a [Mapping]),
     /// It has ended, or was gone before it was seen.
     Gone,
 }
@@ -86,14 +103,20 @@ impl Processes {
         }
     }
 
-    /// Reads what /proc says of the programs that began since the last call, and have not ended: most processes of a
-    /// storm live shortly, and are not worth the system calls.
+    /// Reads what only /proc says of the programs that were sampled for the first time since the last call, and have not
+    /// ended: most processes of a storm live shortly, and are not worth the system calls.
     pub fn look_at_new(&mut self, profile: &mut Profile) {
-        for pid in self.new_programs.drain(..) {
+        for (pid, unread) in self.new_programs.drain(..) {
             let instance = self.by_pid.get_mut(&pid);
-            if let Some(instance) = instance.filter(|instance| instance.ended_ns.is_none()) {
-                instance.complete(ProgramInfo::read(pid), profile);
+            let Some(instance) = instance.filter(|instance| instance.ended_ns.is_none()) else {
+                continue;
+            };
+            match unread {
+                Unread::Nothing => {}
+                Unread::Cgroup => instance.info.program.cgroup = procfs::cgroup(pid).unwrap_or_default(),
+                Unread::Program => instance.complete(ProgramInfo::read(pid)),
             }
+            instance.describe(profile);
         }
     }
 
@@ -109,12 +132,13 @@ impl Processes {
     /// Takes note of what a process did.
     pub fn apply(&mut self, event: ProcessEvent, files: &mut FileStore, profile: &mut Profile) {
         let ProcessEvent { time_ns, pid, change } = event;
-        if !matches!(change, Change::Exit { .. }) {
+        if !matches!(change, Change::Exit { .. } | Change::Begin { .. }) {
             *self.changed.entry(pid).or_default() |= matches!(change, Change::Exec { .. });
         }
         match change {
             Change::Fork { parent } => self.fork(pid, parent),
             Change::Exec { comm } => self.exec(pid, &comm, time_ns, profile),
+            Change::Begin { command_line, cgroup } => self.begin(pid, &command_line, cgroup, profile),
             Change::Exit { tid } => self.exit(pid, tid, time_ns, profile),
             Change::Map(map) => self.map(pid, &map, time_ns, files),
         }
@@ -140,7 +164,7 @@ impl Processes {
         self.by_pid.insert(pid, child);
     }
 
-    /// The new program's path comes with its first mapping, the rest from /proc in the same turn.
+    /// The new program's path comes with its first mapping, and then what it was called with.
     fn exec(&mut self, pid: u32, comm: &[u8], time_ns: u64, profile: &mut Profile) {
         if self.only_known && !self.by_pid.contains_key(&pid) {
             return;
@@ -165,10 +189,28 @@ impl Processes {
         let program = Instance {
             start_boottime_ns,
             before_exec,
+            unread: Unread::Program,
             ..Instance::empty(info)
         };
         self.by_pid.insert(pid, program);
-        self.new_programs.push(pid);
+    }
+
+    /// What the new program was called with. Control groups of version 1 are asked of /proc.
+    fn begin(&mut self, pid: u32, command_line: &[u8], cgroup: u64, profile: &mut Profile) {
+        let Some(instance) = self.by_pid.get_mut(&pid) else {
+            return;
+        };
+        let program = &mut instance.info.program;
+        program.command_line = procfs::command_line(&String::from_utf8_lossy(command_line));
+        let path = self.cgroups.path(cgroup);
+        let is_told = !["", "/"].contains(&path);
+        if is_told {
+            program.cgroup = path.into();
+        }
+        if instance.unread == Unread::Program {
+            instance.unread = if is_told { Unread::Nothing } else { Unread::Cgroup };
+        }
+        instance.describe(profile);
     }
 
     /// A process ends with its last thread: when its first one has ended, the end of each other one may be that.
@@ -194,14 +236,18 @@ impl Processes {
     }
 
     /// The processes whose mappings have changed since the last call, whether they became other programs, and what is
-    /// known of them. Of those that have ended nothing more is told until they are forgotten: threads may be left.
+    /// known of them. Of those that have ended and have no samples nothing is told until they are forgotten: threads may be
+    /// left.
     pub fn take_changed(&mut self) -> impl Iterator<Item = (u32, bool, Known<'_>)> {
         let by_pid = &self.by_pid;
         self.changed.drain().filter_map(|(pid, became_other)| {
             let known = match by_pid.get(&pid) {
                 None => Known::Gone,
                 Some(instance) if instance.was_gone => Known::Gone,
-                Some(instance) if instance.ended_ns.is_some() => return None,
+                Some(instance) if instance.ended_ns.is_some() => {
+                    instance.row?;
+                    Known::Ended(&instance.mappings)
+                }
                 Some(instance) => Known::Mappings(&instance.mappings),
             };
             Some((pid, became_other, known))
@@ -243,8 +289,12 @@ impl Processes {
         if header.tid == header.tgid && instance.info.comm.as_bytes() != comm {
             instance.info.comm = String::from_utf8_lossy(comm).into_owned();
         }
+        let unread = std::mem::replace(&mut instance.unread, Unread::Nothing);
         let row = instance.row(header.tgid, header.ns_tgid, header.start_boottime_ns, profile);
         instance.write_mappings(row, files, profile);
+        if unread != Unread::Nothing {
+            self.new_programs.push((header.tgid, unread));
+        }
         profile.thread(row, header.tid, header.ns_tid, comm)
     }
 
@@ -262,64 +312,6 @@ impl Processes {
         let instance = self.by_pid.get_mut(&pid).expect("just made sure of");
         instance.start_boottime_ns = Some(start_ns);
         instance
-    }
-
-    /// Appends the locations of a sample's user frames, root first; the frames come leaf first. Returns whether the walk
-    /// left the code: frame pointers lead astray in code that was built without them, and what they find there is no
-    /// return address, so it is cut off.
-    ///
-    /// One stack of a process mostly shares its outer callers with the last one: only the others are looked up.
-    pub fn user_path(
-        &mut self,
-        pid: u32,
-        frames: &mut Vec<Frame>,
-        files: &mut FileStore,
-        profile: &mut Profile,
-        path: &mut Vec<LocationId>,
-    ) -> bool {
-        if frames.is_empty() {
-            return false;
-        }
-        let known = self.by_pid.get_mut(&pid);
-        let (mut callers, is_broken) = known.map_or((Vec::new(), false), |instance| instance.share_callers(frames));
-        for at in (1..frames.len() - callers.len()).rev() {
-            callers.push((frames[at], self.frame_location(pid, frames[at], 1, files, profile)));
-        }
-        path.extend(callers.iter().map(|(_, location)| location));
-        path.push(self.frame_location(pid, frames[0], 0, files, profile));
-        if let Some(instance) = self.by_pid.get_mut(&pid) {
-            instance.callers = callers;
-        }
-        is_broken
-    }
-
-    /// `behind`: bytes from the call to the address that it returns to.
-    fn frame_location(
-        &mut self,
-        pid: u32,
-        frame: Frame,
-        behind: u64,
-        files: &mut FileStore,
-        profile: &mut Profile,
-    ) -> LocationId {
-        match frame {
-            Frame::Python(location, _) => location,
-            Frame::Native(address) => self.location(pid, ProcessAddr(address.wrapping_sub(behind)), files, profile),
-        }
-    }
-
-    fn location(&mut self, pid: u32, address: ProcessAddr, files: &mut FileStore, profile: &mut Profile) -> LocationId {
-        let instance = self.by_pid.get_mut(&pid);
-        let generation = instance.map(|instance| *instance.generation.get_or_insert_with(|| self.lately.generation()));
-        let known = generation.and_then(|generation| self.lately.location(generation, address));
-        known.unwrap_or_else(|| {
-            let (object, in_object) = self.resolve(pid, address, files, profile);
-            let location = profile.location(object, in_object);
-            if let Some(generation) = generation {
-                self.lately.keep(generation, address, location);
-            }
-            location
-        })
     }
 
     /// The object that an address of the sample's process belongs to, and the address in that object's own space.
@@ -408,6 +400,7 @@ impl Instance {
             row: None,
             written: HashSet::new(),
             has_news: true,
+            unread: Unread::Nothing,
             made: None,
             dumps: Vec::new(),
             ended_ns: None,
@@ -472,47 +465,20 @@ impl Instance {
     }
 
     /// What /proc says counts if it is of this very program.
-    fn complete(&mut self, found: ProgramInfo, profile: &mut Profile) {
-        if found.executable != self.info.program.executable {
-            return;
-        }
-        self.info.program = found;
-        if let Some(row) = self.row {
-            let (program, row) = (&self.info.program, profile.process_mut(row));
-            row.executable.clone_from(&program.executable);
-            row.command_line.clone_from(&program.command_line);
-            row.cgroup.clone_from(&program.cgroup);
-            row.container = container(&program.cgroup);
+    fn complete(&mut self, found: ProgramInfo) {
+        if found.executable == self.info.program.executable {
+            self.info.program = found;
         }
     }
 
-    /// The part of the last stack that this one begins with, and whether native callers were cut off because they are
-    /// in no code.
-    fn share_callers(&mut self, frames: &mut Vec<Frame>) -> (Vec<(Frame, LocationId)>, bool) {
-        if !self.before_exec.is_empty() && find(&self.mappings, frames[0].address()).is_some() {
-            self.before_exec = Arc::default();
-            self.forget_frames();
-        }
-        let mut before = std::mem::take(&mut self.callers);
-        let pairs = before.iter().zip(frames[1..].iter().rev());
-        let shared = pairs.take_while(|((known, _), frame)| known == *frame).count();
-        let fresh = 1..frames.len() - shared;
-        let is_astray = |frame: &Frame| match frame {
-            Frame::Native(address) => !self.was_gone && self.find(address.wrapping_sub(1)).is_none(),
-            Frame::Python(..) => false,
-        };
-        let astray = frames[fresh.clone()].iter().position(is_astray);
-        if let Some(distance) = astray {
-            before.clear();
-            let mut at = 0;
-            frames.retain(|frame| {
-                at += 1;
-                at <= fresh.start + distance || matches!(frame, Frame::Python(..))
-            });
-        } else {
-            before.truncate(shared);
-        }
-        (before, astray.is_some())
+    /// Writes what the program is into its row.
+    fn describe(&self, profile: &mut Profile) {
+        let Some(row) = self.row else { return };
+        let (program, row) = (&self.info.program, profile.process_mut(row));
+        row.executable.clone_from(&program.executable);
+        row.command_line.clone_from(&program.command_line);
+        row.cgroup.clone_from(&program.cgroup);
+        row.container = container(&program.cgroup);
     }
 
     /// Its addresses lead elsewhere from now on.

@@ -41,10 +41,20 @@ impl ProgramInfo {
         let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         Self {
             executable: executable.to_string_lossy().into_owned(),
-            command_line: command_line(pid),
-            cgroup: cgroup_path(&text(pid, "cgroup").unwrap_or_default()),
+            command_line: command_line(&text(pid, "cmdline").unwrap_or_default()),
+            cgroup: cgroup(pid).unwrap_or_default(),
         }
     }
+}
+
+/// Its path in the cgroup hierarchy; None when the process is gone.
+pub fn cgroup(pid: u32) -> Option<String> {
+    Some(cgroup_path(&text(pid, "cgroup")?))
+}
+
+/// Arguments, each with a null byte behind it, with spaces between them.
+pub fn command_line(arguments: &str) -> String {
+    arguments.trim_end_matches('\0').replace('\0', " ")
 }
 
 impl ProcessInfo {
@@ -134,11 +144,6 @@ pub fn innermost_id(status: &str, key: &str) -> Option<u32> {
         .last()?
         .parse()
         .ok()
-}
-
-fn command_line(pid: u32) -> String {
-    let text = text(pid, "cmdline").unwrap_or_default();
-    text.trim_end_matches('\0').replace('\0', " ")
 }
 
 /// The version-2 path (`0::/…`), else the first that is not the root.

@@ -23,9 +23,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fault_times::{self, FaultTimes};
 use crate::fault_totals::{self, FaultTotals};
 use crate::kernel_features::{kernel_has_callbacks, refuse_what_is_not_there};
+use crate::new_programs::NewPrograms;
 use crate::options::{Options, Sampling};
 use crate::orc;
-use crate::perf_event::Trigger;
+use crate::perf_event::{Idle, Trigger};
 use crate::unwind;
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/programs.bpf.o"));
@@ -338,18 +339,24 @@ impl Programs {
         while self.hooks.pop().is_some() {} // the last one first: what it begins another one ends
     }
 
-    /// Program entries that the events' own counts stand for, beyond those seen: an estimate of what the kernel
-    /// dropped before the program ran. Events without a fixed period are left out; `idle_ns`: of all CPUs meanwhile.
-    pub fn unseen_entries(&self, counters: &abi::Counters, idle_ns: u64) -> u64 {
+    /// Samples that the events' own counts stand for, beyond those seen: an estimate of what the kernel dropped before
+    /// the program ran. Events without a fixed period are left out; of the others' share that the filter lets through.
+    pub fn unseen_samples(&self, counters: &abi::Counters, idle: Idle) -> u64 {
         let counts = self.event_counts();
         let error_ns = cpus::IDLE_TICK_NS * self.attachments.len() as u64;
+        let idle = Idle {
+            ns: idle.ns + error_ns,
+            ..idle
+        };
         let each = self.triggers.iter().zip(counts).zip(&counters.event_entries);
         let unseen = |((trigger, count), seen): ((&Trigger, u64), &u64)| {
             trigger
-                .expected_entries(count, idle_ns + error_ns)
+                .expected_entries(count, idle)
                 .map_or(0, |expected| expected.saturating_sub(*seen))
         };
-        each.map(unseen).sum()
+        let entries = counters.entries.saturating_sub(counters.idle);
+        let passed = entries.saturating_sub(counters.filtered);
+        (each.map(unseen).sum::<u64>() as f64 * passed as f64 / entries.max(1) as f64) as u64
     }
 
     /// What each event has counted, on all CPUs.
@@ -385,6 +392,12 @@ impl Programs {
     /// The rings of samples.
     pub fn rings(&mut self) -> MapHandle {
         map_handle(&mut self.object, "rings")
+    }
+
+    /// Programs that begin.
+    pub fn new_programs(&mut self) -> Result<NewPrograms> {
+        let [ring, urgent] = ["new_programs", "urgent_programs"].map(|name| map_handle(&mut self.object, name));
+        NewPrograms::new(ring, urgent)
     }
 
     /// What the walker reads to unwind by tables.
@@ -569,6 +582,7 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: Block
         Some("tell_allocation" | "tell_free" | "tell_count") => options.heap_library.is_some(),
         Some("enter_allocator" | "leave_allocator") => options.heap_uprobes,
         Some("forget_mappings") => options.unwind,
+        Some("tell_program") => true,
         Some("follow_fork") => has_targets && options.inherit,
         Some("release_held") => !options.held_pids.is_empty(),
         Some("begin_faults" | "sum_faults") => fault_totals::are_wanted(options, triggers),

@@ -1,6 +1,7 @@
 //! A recording, turn by turn, from its beginning to its tables.
 
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
@@ -10,7 +11,7 @@ use crate::abi;
 use crate::absent::{self, Absent};
 use crate::allocators::Allocators;
 use crate::block_io::BlockIoPace;
-use crate::board::{Board, Status, WaitOutcome};
+use crate::board::{Board, WaitOutcome};
 use crate::bpf_objects::possible_cpus;
 use crate::combining::Combining;
 use crate::cost;
@@ -23,6 +24,7 @@ use crate::informer;
 use crate::intake::Intake;
 use crate::kernel_features::{kernel_can_unwind, kernel_tells_arrivals};
 use crate::metadata::{Beginning, Ending};
+use crate::new_programs::NewPrograms;
 use crate::off_cpu::OffCpuPace;
 use crate::options::Options;
 use crate::pace::Pace;
@@ -45,8 +47,31 @@ pub struct Finished {
     pub metadata: String,
 }
 
+/// How a recording is doing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Status {
+    /// Observations stored.
+    pub samples: u64,
+    /// Observations lost, all causes that are counted.
+    pub lost: u64,
+    /// Runs of the programs, idle ones included.
+    pub entries: u64,
+    /// Spent in the programs.
+    pub bpf_ns: u64,
+    /// Runs of the programs that walked a stack.
+    pub bpf_runs: u64,
+    /// CPU time of this process since the start.
+    pub collector_cpu_ns: u64,
+    /// Physical memory of this process.
+    pub resident_bytes: u64,
+    /// Since the start.
+    pub elapsed_ns: u64,
+}
+
 /// From the first sign of a change to the turn that looks at it: a new program maps its libraries within it.
 const GATHERING: Duration = Duration::from_millis(5);
+/// Processes often end by the dozen: from the end of one to the next look for news.
+const ENDS_INTERVAL: Duration = Duration::from_millis(50);
 /// Between two drains when no process changes. The rings hold a second of ordinary stacks, half a second of the longest
 /// ones.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(400);
@@ -57,13 +82,30 @@ const NEWS_INTERVAL: Duration = Duration::from_millis(20);
 const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A turn reads at most this many processes that ran before, so that the ring is drained in between.
 const SCANS_PER_TURN: usize = 64;
-/// New CPUs, the combining cache and ended processes are looked after this often.
+/// The combining cache and ended processes are looked after this often.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// The status on the board is at most this old; it takes a few system calls.
-const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// CPUs that come and go are looked after this often: one that was away is sampled again within 5 s.
+const CPUS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Some megabytes.
 const MANY_SAMPLES: u64 = 1 << 16;
+
+/// Between two turns that somebody calls for this much passes on average, but for a few.
+const CALLS: (Duration, u32) = (Duration::from_millis(80), 8);
+/// The same for turns because of what processes did: a new program is looked at when it begins, a storm of them at each
+/// drain. The walker knows most of them by their files meanwhile.
+const NEWS: (Duration, u32) = (DRAIN_INTERVAL, 2);
+
+/// What asks for a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    /// The walker missed a table, a program of Python begins, a process that is recorded has ended, or there is a request.
+    Call,
+    /// A process did something.
+    News,
+    /// The time is over.
+    Time,
+}
 
 /// What the thread of a recording has.
 pub struct Recording {
@@ -72,12 +114,14 @@ pub struct Recording {
     rings: Rings,
     combining: Option<Combining>,
     sideband: Sideband,
+    new_programs: NewPrograms,
     targets: Targets,
     waker: Waker,
     beginning: Beginning,
     intake: Intake,
     unwinder: Option<Unwinder>,
-    pace: Pace,
+    calls: Pace,
+    news: Pace,
     off_cpu: Option<OffCpuPace>,
     block_io: Option<BlockIoPace>,
     allocators: Option<Allocators>,
@@ -88,9 +132,9 @@ pub struct Recording {
     failure: Option<Error>,
     notes: Vec<String>,
     kept_up: Instant,
+    followed_cpus: Instant,
     /// Samples at which memory is given back again.
     next_giving_back: u64,
-    reported: Option<Instant>,
     /// Once sampling has ended.
     stopped: Option<Stopped>,
 }
@@ -130,6 +174,7 @@ impl Recording {
         let rings = Rings::new(programs.rings(), layout, &online)?;
         let sideband =
             Sideband::open(&online).map_err(|error| Error::system("processes cannot be followed", &error))?;
+        let new_programs = programs.new_programs()?;
         let slots = programs.combine_slots();
         let combining = (slots > 0)
             .then(|| Combining::new(programs.combining(), slots))
@@ -157,12 +202,14 @@ impl Recording {
             rings,
             combining,
             sideband,
+            new_programs,
             targets,
             waker,
             beginning,
             intake,
             unwinder,
-            pace: Pace::default(),
+            calls: Pace::new(CALLS.0, CALLS.1),
+            news: Pace::new(NEWS.0, NEWS.1),
             off_cpu,
             block_io,
             allocators,
@@ -173,8 +220,8 @@ impl Recording {
             failure: None,
             notes,
             kept_up: Instant::now(),
+            followed_cpus: Instant::now(),
             next_giving_back: MANY_SAMPLES,
-            reported: None,
             stopped: None,
         })
     }
@@ -220,10 +267,16 @@ impl Recording {
     }
 
     fn inform_walker(&mut self) -> Result<()> {
-        let unwinder = self.unwinder.as_mut();
-        unwinder.map_or(Ok(()), |unwinder| {
-            informer::inform(unwinder, &mut self.intake, &self.options)
-        })
+        let Some(unwinder) = &mut self.unwinder else {
+            return Ok(());
+        };
+        informer::inform(unwinder, &mut self.intake, &self.options)?;
+        for program in self.intake.pythons.take_programs() {
+            if let Some(inode) = self.intake.files.inode(program) {
+                self.new_programs.hurry(inode); // of what it runs nothing is known otherwise
+            }
+        }
+        Ok(())
     }
 
     /// Until something is due, or there are signs of a new program.
@@ -231,14 +284,15 @@ impl Recording {
         if !self.unscanned.is_empty() {
             return;
         }
-        let begun = Instant::now();
-        let interval = self.interval(begun);
-        let left = || interval.saturating_sub(begun.elapsed());
-        while !self.is_pressed_within(left()) && !left().is_zero() {}
-        if !self.targets.have_ended() {
-            let pause = self.pace.pause().min(interval);
-            self.waker
-                .wait(pause.saturating_sub(begun.elapsed()).max(GATHERING.min(left())));
+        let now = Instant::now();
+        let deadline = now + self.interval(now);
+        match self.wait_for_sign(deadline) {
+            Sign::Call if !self.targets.have_ended() => {
+                self.waker.wait(self.calls.pause().max(GATHERING).min(left(deadline)));
+                self.calls.take();
+            }
+            Sign::News => self.news.take(),
+            Sign::Call | Sign::Time => {}
         }
         self.waker.clear();
     }
@@ -258,16 +312,47 @@ impl Recording {
         until.fold(interval, Duration::min)
     }
 
-    /// Waits for signs for at most this long. Of a process's end nobody has to know at once.
-    fn is_pressed_within(&mut self, patience: Duration) -> bool {
+    /// News that nobody is in a hurry for gather. Of a process's end nobody has to know at once.
+    fn wait_for_sign(&mut self, deadline: Instant) -> Sign {
+        let unearned = self.news.pause();
+        if !unearned.is_zero() && self.is_called_within(unearned.min(left(deadline))) {
+            return Sign::Call;
+        }
+        let mut has_gathered = !unearned.is_zero();
+        loop {
+            let is_called = self.targets.wait(&self.callers(), self.sideband.fds(), left(deadline));
+            let known = self.pending.len();
+            self.sideband.consume(&mut self.pending);
+            let news = &self.pending[known..];
+            let is_end = |event: &ProcessEvent| matches!(event.change, Change::Exit { .. });
+            if is_called {
+                return Sign::Call;
+            }
+            if news.is_empty() {
+                return Sign::Time; // or a ring has ended
+            }
+            if !news.iter().all(is_end) {
+                break;
+            }
+            has_gathered = true;
+            if self.is_called_within(ENDS_INTERVAL.min(left(deadline))) {
+                return Sign::Call;
+            }
+        }
+        if !has_gathered && self.is_called_within(GATHERING) {
+            return Sign::Call;
+        }
+        Sign::News
+    }
+
+    fn is_called_within(&mut self, patience: Duration) -> bool {
+        self.targets.wait(&self.callers(), std::iter::empty(), patience)
+    }
+
+    /// Descriptors of those who may call.
+    fn callers(&self) -> [RawFd; 3] {
         let unwinder = self.unwinder.as_ref().map_or(-1, Unwinder::fd); // poll(2) passes over what is below 0
-        let callers = [self.waker.fd(), unwinder];
-        let is_called = self.targets.wait(&callers, self.sideband.fds(), patience);
-        let known = self.pending.len();
-        self.sideband.consume(&mut self.pending);
-        let news = &self.pending[known..];
-        let is_end = |event: &ProcessEvent| matches!(event.change, Change::Exit { .. });
-        is_called || news.is_empty() || !news.iter().all(is_end) // nothing new: the time is over, or a ring has ended
+        [self.waker.fd(), unwinder, self.new_programs.fd()]
     }
 
     /// Samples first, then what processes did: whatever a sample depends on was written before it. What happened
@@ -276,6 +361,7 @@ impl Recording {
         let began_ns = cost::boottime_ns();
         self.rings.look();
         self.sideband.consume(&mut self.pending);
+        self.new_programs.consume(&mut self.pending);
         self.pending.sort_by_key(|event| event.time_ns);
         self.intake.pythons.learn(self.rings.found(), &mut self.intake.profile);
         let due = self.pending.partition_point(|event| event.time_ns < began_ns);
@@ -325,14 +411,21 @@ impl Recording {
         if let Some(unwinder) = &mut self.unwinder {
             informer::keep_up(unwinder, &mut self.intake)?;
         }
+        if self.followed_cpus.elapsed() >= CPUS_INTERVAL {
+            self.followed_cpus = Instant::now();
+            self.follow_cpus()?;
+        }
+        self.flush()
+    }
+
+    fn follow_cpus(&mut self) -> Result<()> {
         let online = cpus::online();
         let gone = self.programs.detach_lost_cpus(&online);
         self.sideband.drop_cpus(&gone);
         self.rings.add_missing(&online)?;
         let follow = self.sideband.follow(&online);
         follow.map_err(|error| Error::system("processes cannot be followed on a new CPU", &error))?;
-        self.programs.attach_missing(&online)?;
-        self.flush()
+        self.programs.attach_missing(&online).map(drop)
     }
 
     /// As often as columns move that grow by half or to twice their size.
@@ -354,14 +447,11 @@ impl Recording {
         })
     }
 
-    pub fn report(&mut self, board: &Board) {
-        let outcome = self.outcome();
-        if outcome.is_none() && self.reported.is_some_and(|at| at.elapsed() < STATUS_INTERVAL) {
-            return;
+    /// Tells those who wait that there is nothing to wait for.
+    pub fn report(&self, board: &Board) {
+        if let Some(outcome) = self.outcome() {
+            board.write(outcome);
         }
-        self.reported = Some(Instant::now());
-        let status = self.status();
-        board.write(status, outcome);
     }
 
     fn outcome(&self) -> Option<WaitOutcome> {
@@ -371,7 +461,11 @@ impl Recording {
         }
     }
 
-    fn status(&mut self) -> Status {
+    /// At the end of sampling, once that has come.
+    pub fn status(&mut self) -> Status {
+        if let Some(stopped) = &self.stopped {
+            return stopped.status;
+        }
         let counters = self.programs.counters();
         Status {
             samples: self.intake.stored,
@@ -411,8 +505,8 @@ impl Recording {
     fn stop(&mut self) -> Result<Stopped> {
         let status = self.status();
         let counters = self.programs.counters();
-        let idle_ns = self.beginning.idle_ns();
-        let unseen = self.programs.unseen_entries(&counters, idle_ns);
+        let idle = self.beginning.idle();
+        let unseen = self.programs.unseen_samples(&counters, idle);
         self.drain();
         self.intake.processes.look_at_new(&mut self.intake.profile);
         let event_counts = self.programs.sum_up()?;
@@ -439,7 +533,7 @@ impl Recording {
             counters,
             status,
             end_boottime_ns,
-            idle_ns,
+            idle_ns: idle.ns,
             unwind_bytes,
         })
     }
@@ -574,6 +668,10 @@ impl Recording {
         }
         notes
     }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 /// Sampling begins.

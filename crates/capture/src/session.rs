@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use stackhound_core::symbolize::MissingDebugFile;
 
-use crate::board::{Board, Status, WaitOutcome};
+use crate::board::{Board, WaitOutcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
-use crate::recording::{Finished, Recording, Tables};
+use crate::recording::{Finished, Recording, Status, Tables};
 use crate::waker::Waker;
 
 enum Request {
     AddTarget(u32, Sender<Result<()>>),
+    Status(Sender<Status>),
     Take(bool, Sender<Result<Tables>>),
     Stop(bool, Sender<Result<Vec<MissingDebugFile>>>),
     Finish(bool, Sender<Result<Finished>>),
@@ -55,8 +56,8 @@ impl Session {
     }
 
     /// How it is doing, as of the last drain.
-    pub fn status(&self) -> Status {
-        self.board.status()
+    pub fn status(&self) -> Result<Status> {
+        self.ask(Request::Status)
     }
 
     /// Lets a process into the filter.
@@ -131,6 +132,9 @@ fn run(options: Options, inbox: &Receiver<Request>, started: &Sender<Result<()>>
         match next_request(inbox, recording.is_stopped()) {
             Ok(Request::AddTarget(pid, reply)) => {
                 let _ = reply.send(recording.add_target(pid));
+            }
+            Ok(Request::Status(reply)) => {
+                let _ = reply.send(recording.status());
             }
             Ok(Request::Take(lines, reply)) => {
                 let _ = reply.send(recording.take(lines));

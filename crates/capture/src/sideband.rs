@@ -54,6 +54,13 @@ pub enum Change {
         /// That program's name, as the kernel cuts it.
         comm: Vec<u8>,
     },
+    /// The new program has everything that it begins with.
+    Begin {
+        /// Its arguments, a null byte behind each.
+        command_line: Vec<u8>,
+        /// Number of its version-2 control group.
+        cgroup: u64,
+    },
     /// One of its threads ended.
     Exit {
         /// The thread; the first one has the process's id.

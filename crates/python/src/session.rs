@@ -55,7 +55,7 @@ impl Session {
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let status = self.running(py, |session| Ok(session.status()))?;
+        let status = self.running(py, capture::Session::status)?;
         let dict = PyDict::new(py);
         for (name, value) in [
             ("samples", status.samples),

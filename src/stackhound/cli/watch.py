@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: How often the targets are looked at. A look wakes Python with cold caches: 150–200 µs on a busy machine, 0.02% of a
 #: CPU at one a second, and as much again for the line. Signals and COMMAND's end are seen at once.
 LOOK_INTERVAL_S: Final = 1.0
+#: The same where there is neither a line to write nor a target that may end: only a recording that broke off.
+RARE_LOOK_INTERVAL_S: Final = 10.0
 
 CLEAR_LINE: Final = "\r\x1b[K"
 HINT: Final = " · Ctrl-C ends it"  # where there is room
@@ -25,8 +27,9 @@ def wait_for_end(recorder: Recorder, signals: Signals, duration_s: float | None,
     """Wait for a signal, COMMAND's end, the targets' end, or the end of the time."""
     deadline_s = time.monotonic() + duration_s if duration_s else float("inf")
     shows = sys.stderr.isatty() and command is None  # a COMMAND may write there, too
+    interval_s = LOOK_INTERVAL_S if shows or recorder.options.pids else RARE_LOOK_INTERVAL_S
     while (left_s := deadline_s - time.monotonic()) > 0:
-        if signals.wait(min(LOOK_INTERVAL_S, left_s), command):
+        if signals.wait(min(interval_s, left_s), command):
             break
         if command is not None and command.exit_status() is not None:
             break

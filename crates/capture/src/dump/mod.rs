@@ -172,7 +172,7 @@ impl Dump {
             held: 0,
             triggers: vec![self.options.events[0].name.clone()],
             end_boottime_ns: cost::boottime_ns(),
-            idle_ns: self.beginning.idle_ns(),
+            idle_ns: self.beginning.idle().ns,
             collector_cpu_ns: self.beginning.collector_cpu_ns(),
             resident_bytes: cost::resident_bytes(),
             unwind_bytes: self.unwinder.memory_bytes(),

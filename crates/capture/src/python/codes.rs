@@ -131,6 +131,11 @@ impl Known {
         self.checked.elapsed() < self.trusted && (instruction == 0 || self.own(instruction).is_some())
     }
 
+    /// Whether it will not be believed much longer.
+    fn is_old(&self) -> bool {
+        self.checked.elapsed() >= self.trusted / 2
+    }
+
     /// The instruction in the object's own bytecode; None when it is in a copy that is not known.
     fn own(&self, instruction: u64) -> Option<u64> {
         self.bytecode
@@ -151,17 +156,22 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// What has to be asked before these can be believed.
+    /// What has to be asked before these can be believed; then also what would have to be asked soon.
     pub fn to_ask(&self, pid: u32, seen: &HashSet<Seen>) -> Vec<Question> {
         let all_known = self.by_place.get(&pid);
         let known = |place: u64| all_known.and_then(|known| known.get(&place));
-        let is_open = |seen: &&Seen| !known(seen.place).is_some_and(|known| known.tells(seen.instruction));
-        let open: HashSet<u64> = seen.iter().filter(is_open).map(|seen| seen.place).collect();
+        let tells = |seen: &Seen| known(seen.place).is_some_and(|known| known.tells(seen.instruction));
+        if seen.iter().all(tells) {
+            return Vec::new();
+        }
+        let is_old = |seen: &Seen| known(seen.place).is_some_and(Known::is_old);
+        let open = seen.iter().filter(|seen| !tells(seen) || is_old(seen));
+        let places: HashSet<u64> = open.map(|seen| seen.place).collect();
         let question = |place| Question {
             place,
             known: known(place).map(Known::expected),
         };
-        open.into_iter().map(question).collect()
+        places.into_iter().map(question).collect()
     }
 
     /// Takes note of the answers; tells whether any was new.

@@ -49,6 +49,9 @@ pub struct Pythons {
     /// Files whose code switches stacks.
     switchers: HashSet<FileId>,
     processes: HashMap<u32, Process>,
+    programs: HashSet<FileId>,
+    /// Of those the ones that nobody was told of.
+    new_programs: Vec<FileId>,
     codes: Codes,
     tasks: Tasks,
     has_news: bool,
@@ -226,6 +229,8 @@ impl Pythons {
             asyncios: asyncio.then(HashMap::new),
             switchers: HashSet::new(),
             processes: HashMap::new(),
+            programs: HashSet::new(),
+            new_programs: Vec::new(),
             codes: Codes::default(),
             tasks: Tasks::default(),
             has_news: false,
@@ -277,6 +282,17 @@ impl Pythons {
             state: State::Waiting(Next::first()),
         };
         self.processes.insert(pid, process);
+        let program = mappings.iter().find_map(|mapping| match mapping.target {
+            Target::File(file) => Some(file), // libraries lie above their program
+            _ => None,
+        });
+        let is_new = |program: &FileId| self.programs.insert(*program);
+        self.new_programs.extend(program.filter(is_new));
+    }
+
+    /// Programs that have an interpreter in them, or load one; those that turned up since the last call.
+    pub fn take_programs(&mut self) -> Vec<FileId> {
+        std::mem::take(&mut self.new_programs)
     }
 
     fn candidates(&self, mappings: &[Mapping]) -> Vec<Candidate> {

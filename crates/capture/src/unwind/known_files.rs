@@ -32,7 +32,7 @@ impl KnownFiles {
     pub fn add(&mut self, file: u32, inode: Inode, elf: &Elf) {
         let known = known(file, elf);
         let is_stored = |map: &MapHandle| {
-            map.update(bytes_of(&key(inode)), bytes_of(&known), MapFlags::ANY)
+            map.update(bytes_of(&abi::InodeKey::from(inode)), bytes_of(&known), MapFlags::ANY)
                 .is_ok()
         };
         if self.map.as_ref().is_some_and(is_stored) {
@@ -43,7 +43,7 @@ impl KnownFiles {
     /// It has none any more.
     pub fn remove(&mut self, file: u32) {
         if let (Some(inode), Some(map)) = (self.inodes.remove(&file), &self.map) {
-            let _ = map.delete(bytes_of(&key(inode))); // it was there
+            let _ = map.delete(bytes_of(&abi::InodeKey::from(inode))); // it was there
         }
     }
 }
@@ -61,14 +61,6 @@ fn known(file: u32, elf: &Elf) -> abi::KnownFile {
             .map_or(0, |address| address.0),
         build_id: build_id.unwrap_or(0),
         file: file.into(),
-        interpreter: key(Inode::default()),
-    }
-}
-
-fn key(inode: Inode) -> abi::InodeKey {
-    abi::InodeKey {
-        inode: inode.number,
-        device: inode.device.0 << 20 | inode.device.1,
-        reserved: 0,
+        interpreter: Inode::default().into(),
     }
 }

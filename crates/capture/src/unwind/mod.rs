@@ -142,6 +142,13 @@ impl Unwinder {
         }
     }
 
+    /// The same for a process that ended too soon: the next one of its program, which may be as short, is walked by them.
+    pub fn expect_again(&mut self, pid: u32, mappings: &[Mapping], files: &FileStore) {
+        self.prepare(mappings, files);
+        self.users.set(pid, mappings.iter().filter_map(file_of).collect());
+        self.users.remove(pid);
+    }
+
     /// Waits until the tables are there that were asked for, for at most this long: samples without them are marked.
     pub fn wait_for_tables(&self, patience: Duration) {
         self.builder.wait(Instant::now() + patience);

@@ -62,7 +62,7 @@ impl Replay {
         processes.scan(pid, &mut self.files, 0);
         let mappings = processes.take_changed().find_map(|(_, _, known)| match known {
             Known::Mappings(mappings) => Some(mappings.to_vec()),
-            Known::Gone => None,
+            Known::Ended(_) | Known::Gone => None,
         });
         let mappings = mappings.unwrap_or_default();
         for mapping in &mappings {
