@@ -2,7 +2,8 @@
 
     .venv/bin/python benches/off_cpu.py [--check]
 
-On each CPU two processes take turns through pipes (programs/switches.c), as fast as they can and at half that rate.
+On each CPU two processes take turns through pipes (programs/switches.c), 600,000 and 300,000 times a second in all, or
+as often as the machine can: between two turns each counts to a number that is found out first.
 Windows of a second with a recorder alternate with windows without one (ABBA). The slowdown is what they do less in a
 second of the clock on the wall. Beside it: a sample for each absence, and perf with a stack at each switch.
 
@@ -21,13 +22,15 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.bpf_statistics import holds_links
 from harness.build import OUTPUT, REPOSITORY, STACKHOUND, compile_program
 from harness.estimate import Estimate, estimate
-from harness.load import working
+from harness.load import Workers, working
 from harness.machine import cpus
 from harness.report import Report
 from harness.samplers import Nothing, Perf, Stackhound
@@ -35,11 +38,16 @@ from harness.waiting import wait_until
 from harness.windows import Round, Window, measure_rounds
 from stackhound import load
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
 HZ = 1  # of the event cpu beside it, by which the harness sees that a recording has begun
 WINDOW_S = 1.0
 SETTLING_S = 2.5  # reading all processes and their tables takes a second where they leave no CPU
-#: Name of the load, what each process counts to between two turns, and the slowdown wanted, in percent.
-LOADS = (("as fast as can be", 0, 5.0), ("half as fast", 2_000, 3.0))
+#: Switches a second, and the slowdown wanted there, in percent.
+LOADS = ((600_000, 5.0), (300_000, 3.0))
+#: To find out what to count to.
+TRIALS, TRIAL_S = 4, 0.5
 SWITCHES_A_ROUND = 2
 BASE, CONTROL = "nothing", "nothing again"
 OURS, EXACT, PERF = "stackhound -e off-cpu", "stackhound --off-cpu-exact", "perf record -e sched:sched_switch -g"
@@ -67,14 +75,39 @@ def main() -> None:
         Stackhound("-e", "cpu,off-cpu", "--off-cpu-exact", name=EXACT),
         Perf("-e", "sched:sched_switch", "-c", "1", name=PERF),
     ]
-    for name, spin, target_percent in LOADS:
-        with working(lambda path, spin=spin: (program, path, str(spin)), cpus()) as switching:
-            rounds = measure_rounds(samplers, HZ, switching, pairs, WINDOW_S, SETTLING_S)
-        judge(report, name, rounds, [sampler.name for sampler in samplers[1:]], target_percent)
+    for wanted, target_percent in LOADS:
+        with switching(program, find_spin(program, wanted)) as taking_turns:
+            rounds = measure_rounds(samplers, HZ, taking_turns, pairs, WINDOW_S, SETTLING_S)
+        judge(report, f"at {wanted:,}", rounds, [sampler.name for sampler in samplers[1:]], target_percent)
     compare_times(report, OURS)
     compare_times(report, BEFORE, "--off-cpu-at-departure")
     compare_shares(report)
     report.finish()
+
+
+def switching(program: Path, spin: int) -> AbstractContextManager[Workers]:
+    """Two processes on each CPU that count to ``spin`` between two turns."""
+    return working(lambda path: (program, path, str(spin)), cpus())
+
+
+def find_spin(program: Path, wanted: int) -> int:
+    """What to count to for so many switches a second; 0 where there are fewer anyway."""
+    most = count_switches(program, 0)
+    if most <= wanted:
+        return 0
+    spin = 1_000
+    for _ in range(TRIALS):
+        longer_s = 1 / count_switches(program, spin) - 1 / most
+        spin = max(1, round(spin * (1 / wanted - 1 / most) / longer_s))
+    return spin
+
+
+def count_switches(program: Path, spin: int) -> float:
+    """In a second."""
+    with switching(program, spin) as taking_turns:
+        before = taking_turns.progress()
+        time.sleep(TRIAL_S)
+        return SWITCHES_A_ROUND * taking_turns.progress().since(before).pieces / TRIAL_S
 
 
 def rate(window: Window) -> float:

@@ -155,7 +155,7 @@ def _record(request: Request, signals: Signals, command: Command | None, invoker
 def _import_what_follows(target: Target) -> Thread:
     """Before the first sample it would be too long (130 ms), after the last one somebody waits for the result."""
     modules = (f"stackhound.formats.{target.format.name}", "stackhound.cli.outcome", "stackhound.profile.top")
-    return import_meanwhile("stackhound.profile.profile", "stackhound.transform", *modules)
+    return import_meanwhile("stackhound.profile.profile", "stackhound.profile.output", "stackhound.transform", *modules)
 
 
 def _tell(profile: Profile, request: Request) -> None:

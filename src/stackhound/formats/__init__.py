@@ -42,9 +42,11 @@ class Format(NamedTuple):
     @property
     def file_mode(self) -> int:
         """Permissions of a new file, before the umask."""
+        if self.name != "hound":
+            return 0o666
         from stackhound.profile.hound import FILE_MODE
 
-        return FILE_MODE if self.name == "hound" else 0o666
+        return FILE_MODE
 
     def write(self, profile: Profile, out: BinaryIO, *, event: str | None = None) -> None:
         """Write ``profile`` into ``out``.

@@ -22,8 +22,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use crate::guard::guarded;
 use crate::image::Image;
 use crate::perfmap::Entry;
@@ -164,36 +162,38 @@ impl Profile {
         let fresh = self.unsymbolized();
         let batches = self.batches(fresh.clone());
         let mut rows = Vec::with_capacity(fresh.len());
+        let mut asked: Vec<(ObjectId, &[LocationId])> = Vec::new();
         for (object, locations) in &batches {
-            let addresses: Vec<u64> = locations
-                .iter()
-                .map(|location| self.locations.address[location.index()].0)
-                .collect();
-            match sources.source(*object, &addresses) {
-                source @ (Source::Elf { .. } | Source::Kernel { .. }) => {
-                    let name = self.file_name(*object).to_owned();
-                    self.pool.ask(Job {
-                        object: *object,
-                        name,
-                        source,
-                        addresses,
-                        lines,
-                    });
+            let address = |location: &LocationId| self.locations.address[location.index()].0;
+            let addresses: Vec<u64> = locations.iter().map(address).collect();
+            let source = sources.source(*object, &addresses);
+            let parts = match source {
+                Source::Elf { .. } => pool::parts(addresses.len(), lines),
+                Source::Kernel { .. } => 1,
+                _ => {
+                    let symbols = Symbols::without_files(source, &addresses);
+                    self.note(*object, locations, symbols, &mut rows);
+                    continue;
                 }
-                source => self.note(
-                    *object,
-                    locations,
-                    Symbols::without_files(source, &addresses),
-                    &mut rows,
-                ),
+            };
+            let size = addresses.len().div_ceil(parts);
+            for (part, (locations, addresses)) in locations.chunks(size).zip(addresses.chunks(size)).enumerate() {
+                let name = self.file_name(*object).to_owned();
+                self.pool.ask(Job {
+                    number: asked.len(),
+                    object: *object,
+                    part: (parts > 1).then_some(part),
+                    name,
+                    source: source.clone(),
+                    addresses: addresses.to_vec(),
+                    lines,
+                });
+                asked.push((*object, locations));
             }
         }
-        let locations_of: HashMap<ObjectId, &[LocationId]> = batches
-            .iter()
-            .map(|(object, locations)| (*object, locations.as_slice()))
-            .collect();
-        while let Some((object, symbols)) = self.pool.answer() {
-            self.note(object, locations_of[&object], symbols, &mut rows);
+        while let Some((job, symbols)) = self.pool.answer() {
+            let (object, locations) = asked[job];
+            self.note(object, locations, symbols, &mut rows);
         }
         self.symbolized = fresh.end;
         self.lines.extend(by_location(&rows, fresh));
@@ -319,6 +319,25 @@ mod tests {
         }
         profile.symbolize(&mut Same(source), lines);
         profile
+    }
+
+    #[test]
+    fn a_file_that_is_looked_up_in_parts_says_the_same() {
+        let first = object_addr(outermost as *const () as u64).0;
+        let addresses: Vec<u64> = (0..600).map(|step| first + 16 * step).collect();
+        let together = symbolized(ObjectKind::Elf, &addresses, ourselves(), true);
+        let mut apart = Profile::default();
+        let object = apart.object(ObjectKind::Elf, "/a/b", &[]);
+        for some in addresses.chunks(100) {
+            for &address in some {
+                apart.location(object, ObjectAddr(address));
+            }
+            apart.symbolize(&mut Same(ourselves()), true);
+        }
+        let lines = |profile: &Profile| column::<UInt32Array>(&table(profile, "lines"), "line").clone();
+        assert!(lines(&together).len() > 600);
+        assert_eq!(lines(&together), lines(&apart));
+        assert_eq!(names(&together), names(&apart));
     }
 
     fn table(profile: &Profile, name: &str) -> RecordBatch {

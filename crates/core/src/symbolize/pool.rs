@@ -27,14 +27,30 @@ pub(crate) struct Pool {
     kernel_home: Option<usize>,
 }
 
+/// A file with so many addresses is looked up by all of them: what they parse twice is less than what that saves.
+const SHARED_ADDRESSES: usize = 256;
+
 /// Addresses of one object, in increasing order.
 pub(super) struct Job {
+    /// What its answer is known by.
+    pub(super) number: usize,
     pub(super) object: ObjectId,
+    /// Which part of an object that both look up.
+    pub(super) part: Option<usize>,
     /// The real name of its file.
     pub(super) name: OsString,
     pub(super) source: Source,
     pub(super) addresses: Vec<u64>,
     pub(super) lines: bool,
+}
+
+/// How many parts a file's look-up has.
+pub(super) fn parts(addresses: usize, lines: bool) -> usize {
+    let is_worth_it = lines && addresses >= SHARED_ADDRESSES;
+    match is_worth_it && thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= WORKERS) {
+        true => WORKERS,
+        false => 1,
+    }
 }
 
 impl Job {
@@ -63,19 +79,22 @@ impl Pool {
     /// Look up addresses, which are in increasing order. The result is an [`Pool::answer`].
     pub(super) fn ask(&mut self, job: Job) {
         let is_kernel = matches!(job.source, Source::Kernel { .. });
-        let home = self.homes.get(&job.object).copied();
+        let home = job.part.or_else(|| self.homes.get(&job.object).copied());
         let home = home.or(self.kernel_home.filter(|_| is_kernel));
         let worker = home.unwrap_or_else(|| self.least_loaded());
         self.homes.insert(job.object, worker);
         if is_kernel {
             self.kernel_home = Some(worker);
         }
+        while self.workers.len() <= worker {
+            self.start_worker();
+        }
         self.workers[worker].ask(job);
     }
 
     fn least_loaded(&mut self) -> usize {
         if self.workers.len() < WORKERS {
-            self.workers.push(Worker::start(self.debug_dirs.clone()));
+            self.start_worker();
             return self.workers.len() - 1;
         }
         (0..WORKERS)
@@ -83,8 +102,12 @@ impl Pool {
             .unwrap_or(0)
     }
 
-    /// One of the results that are still to come, in any order.
-    pub(super) fn answer(&mut self) -> Option<(ObjectId, Symbols)> {
+    fn start_worker(&mut self) {
+        self.workers.push(Worker::start(self.debug_dirs.clone()));
+    }
+
+    /// One of the results that are still to come, in any order, with the number of its job.
+    pub(super) fn answer(&mut self) -> Option<(usize, Symbols)> {
         self.workers.iter_mut().find_map(Worker::answer)
     }
 }
@@ -93,8 +116,8 @@ impl Pool {
 struct Worker {
     jobs: Sender<Job>,
     answers: Receiver<Symbols>,
-    /// (object, number of addresses) of each answer that is still to come.
-    asked: VecDeque<(ObjectId, usize)>,
+    /// (number of the job, number of addresses) of each answer that is still to come.
+    asked: VecDeque<(usize, usize)>,
     /// Addresses that it was asked for so far.
     load: usize,
 }
@@ -121,19 +144,19 @@ impl Worker {
     }
 
     fn ask(&mut self, job: Job) {
-        self.asked.push_back((job.object, job.addresses.len()));
+        self.asked.push_back((job.number, job.addresses.len()));
         self.load += job.addresses.len();
         // A thread that is gone shows when its answer is awaited.
         let _ = self.jobs.send(job);
     }
 
-    fn answer(&mut self) -> Option<(ObjectId, Symbols)> {
-        let (object, addresses) = self.asked.pop_front()?;
+    fn answer(&mut self) -> Option<(usize, Symbols)> {
+        let (job, addresses) = self.asked.pop_front()?;
         let symbols = self
             .answers
             .recv()
             .unwrap_or_else(|_| Symbols::missing("symbol look-up failed", addresses));
-        Some((object, symbols))
+        Some((job, symbols))
     }
 }
 
@@ -155,7 +178,9 @@ mod tests {
             .enumerate()
         {
             pool.ask(Job {
+                number: object,
                 object: ObjectId(object as u32),
+                part: None,
                 name: OsString::new(),
                 source,
                 addresses: vec![1],
