@@ -1,7 +1,8 @@
 //! A recording, turn by turn, from its beginning to its tables.
 
+mod waiting;
+
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
@@ -27,14 +28,14 @@ use crate::metadata::{Beginning, Ending};
 use crate::new_programs::NewPrograms;
 use crate::off_cpu::OffCpuPace;
 use crate::options::Options;
-use crate::pace::Pace;
 use crate::perf_event::Trigger;
 use crate::programs::Programs;
 use crate::setup;
-use crate::sideband::{Change, ProcessEvent, Sideband};
+use crate::sideband::{ProcessEvent, Sideband};
 use crate::targets::Targets;
 use crate::unwind::Unwinder;
 use crate::waker::Waker;
+use waiting::Waiting;
 
 /// Tables by name.
 pub type Tables = Vec<(&'static str, RecordBatch)>;
@@ -68,18 +69,6 @@ pub struct Status {
     pub elapsed_ns: u64,
 }
 
-/// From the first sign of a change to the turn that looks at it: a new program maps its libraries within it.
-const GATHERING: Duration = Duration::from_millis(5);
-/// Processes often end by the dozen: from the end of one to the next look for news.
-const ENDS_INTERVAL: Duration = Duration::from_millis(50);
-/// Between two drains when no process changes. The rings hold a second of ordinary stacks, half a second of the longest
-/// ones.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(400);
-/// The same while samples show Python code that was not seen before: it must be read before its process ends.
-const NEWS_INTERVAL: Duration = Duration::from_millis(20);
-/// The same for more than 1,000 Hz, where no ring is made large enough, and where it must be found out what memory was
-/// touched before the process ends.
-const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A turn reads at most this many processes that ran before, so that the ring is drained in between.
 const SCANS_PER_TURN: usize = 64;
 /// The combining cache and ended processes are looked after this often.
@@ -89,23 +78,6 @@ const CPUS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Some megabytes.
 const MANY_SAMPLES: u64 = 1 << 16;
-
-/// Between two turns that somebody calls for this much passes on average, but for a few.
-const CALLS: (Duration, u32) = (Duration::from_millis(80), 8);
-/// The same for turns because of what processes did: a new program is looked at when it begins, a storm of them at each
-/// drain. The walker knows most of them by their files meanwhile.
-const NEWS: (Duration, u32) = (DRAIN_INTERVAL, 2);
-
-/// What asks for a turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sign {
-    /// The walker missed a table, a program of Python begins, a process that is recorded has ended, or there is a request.
-    Call,
-    /// A process did something.
-    News,
-    /// The time is over.
-    Time,
-}
 
 /// What the thread of a recording has.
 pub struct Recording {
@@ -120,8 +92,7 @@ pub struct Recording {
     beginning: Beginning,
     intake: Intake,
     unwinder: Option<Unwinder>,
-    calls: Pace,
-    news: Pace,
+    waiting: Waiting,
     off_cpu: Option<OffCpuPace>,
     block_io: Option<BlockIoPace>,
     allocators: Option<Allocators>,
@@ -208,8 +179,7 @@ impl Recording {
             beginning,
             intake,
             unwinder,
-            calls: Pace::new(CALLS.0, CALLS.1),
-            news: Pace::new(NEWS.0, NEWS.1),
+            waiting: Waiting::default(),
             off_cpu,
             block_io,
             allocators,
@@ -277,82 +247,6 @@ impl Recording {
             }
         }
         Ok(())
-    }
-
-    /// Until something is due, or there are signs of a new program.
-    fn wait(&mut self) {
-        if !self.unscanned.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        let deadline = now + self.interval(now);
-        match self.wait_for_sign(deadline) {
-            Sign::Call if !self.targets.have_ended() => {
-                self.waker.wait(self.calls.pause().max(GATHERING).min(left(deadline)));
-                self.calls.take();
-            }
-            Sign::News => self.news.take(),
-            Sign::Call | Sign::Time => {}
-        }
-        self.waker.clear();
-    }
-
-    /// How long samples may wait.
-    fn interval(&self, now: Instant) -> Duration {
-        let interval = match self.options.drain_interval {
-            _ if self.intake.pythons.has_news() => NEWS_INTERVAL,
-            Some(interval) => interval,
-            None if self.options.fastest_hz() > 1_000 || self.intake.looks_at_memory() => FAST_DRAIN_INTERVAL,
-            None if self.intake.pythons.is_young() => FAST_DRAIN_INTERVAL,
-            None => DRAIN_INTERVAL,
-        };
-        let until_python = (self.intake.pythons.due()).map(|due| due.saturating_duration_since(now));
-        let until_window = self.allocators.as_ref().map(Allocators::patience);
-        let until = [until_python, until_window].into_iter().flatten();
-        until.fold(interval, Duration::min)
-    }
-
-    /// News that nobody is in a hurry for gather. Of a process's end nobody has to know at once.
-    fn wait_for_sign(&mut self, deadline: Instant) -> Sign {
-        let unearned = self.news.pause();
-        if !unearned.is_zero() && self.is_called_within(unearned.min(left(deadline))) {
-            return Sign::Call;
-        }
-        let mut has_gathered = !unearned.is_zero();
-        loop {
-            let is_called = self.targets.wait(&self.callers(), self.sideband.fds(), left(deadline));
-            let known = self.pending.len();
-            self.sideband.consume(&mut self.pending);
-            let news = &self.pending[known..];
-            let is_end = |event: &ProcessEvent| matches!(event.change, Change::Exit { .. });
-            if is_called {
-                return Sign::Call;
-            }
-            if news.is_empty() {
-                return Sign::Time; // or a ring has ended
-            }
-            if !news.iter().all(is_end) {
-                break;
-            }
-            has_gathered = true;
-            if self.is_called_within(ENDS_INTERVAL.min(left(deadline))) {
-                return Sign::Call;
-            }
-        }
-        if !has_gathered && self.is_called_within(GATHERING) {
-            return Sign::Call;
-        }
-        Sign::News
-    }
-
-    fn is_called_within(&mut self, patience: Duration) -> bool {
-        self.targets.wait(&self.callers(), std::iter::empty(), patience)
-    }
-
-    /// Descriptors of those who may call.
-    fn callers(&self) -> [RawFd; 3] {
-        let unwinder = self.unwinder.as_ref().map_or(-1, Unwinder::fd); // poll(2) passes over what is below 0
-        [self.waker.fd(), unwinder, self.new_programs.fd()]
     }
 
     /// Samples first, then what processes did: whatever a sample depends on was written before it. What happened
@@ -668,10 +562,6 @@ impl Recording {
         }
         notes
     }
-}
-
-fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now())
 }
 
 /// Sampling begins.
