@@ -1,5 +1,6 @@
 //! Stacks of every kind, recorded on the spot from programs made for it: the walker finds what gimli finds.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,6 +44,17 @@ struct Running {
 }
 
 impl Running {
+    /// Of `programs/frames.c`: it has come to its own code.
+    fn begun(program: PathBuf, kind: &str) -> Self {
+        let mut command = Command::new(&program);
+        let command = command.arg(kind).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let sign = child.stdout.as_mut().unwrap().read_exact(&mut [0]);
+        let running = Self { child, program };
+        sign.unwrap();
+        running
+    }
+
     fn start(program: PathBuf, arguments: &[&str]) -> Self {
         let child = Command::new(&program)
             .args(arguments)
@@ -71,6 +83,8 @@ struct Seen {
     /// Those that reached their root.
     of_kind_rooted: usize,
     different: Vec<(Stack, Stack)>,
+    /// One that did not reach its root, with what its frames are called.
+    unrooted: Option<(Stack, Vec<String>)>,
 }
 
 /// Stops a program until a kind of stack, one with this function as a caller, was seen often enough.
@@ -95,6 +109,11 @@ fn watch(running: &Running, function: &str) -> Seen {
             let is_rooted = ours.end == End::Root;
             seen.stacks += 1;
             seen.rooted += usize::from(is_rooted);
+            if !is_rooted && seen.unrooted.is_none() {
+                let name = |at: &u64| oracle.describe(&replay, &case, *at).2;
+                let names = ours.addresses.iter().map(name).collect();
+                seen.unrooted = Some((ours.clone(), names));
+            }
             seen.of_kind += usize::from(is_of_kind);
             seen.of_kind_rooted += usize::from(is_of_kind && is_rooted);
             if Comparison::new(&ours, &theirs, certain).difference.is_some() {
@@ -122,14 +141,14 @@ fn check(kind: &str, function: &str) -> Seen {
     } else {
         &flags[..2]
     };
-    let seen = watch(&Running::start(compile("gcc", "frames.c", flags), &[kind]), function);
+    let seen = watch(&Running::begun(compile("gcc", "frames.c", flags), kind), function);
     assert_equal(&seen);
     seen
 }
 
 fn check_complete(kind: &str, function: &str) {
     let seen = check(kind, function);
-    assert_eq!(seen.rooted, seen.stacks);
+    assert_eq!(seen.rooted, seen.stacks, "{:x?}", seen.unrooted);
 }
 
 #[test]
@@ -182,17 +201,15 @@ fn the_vdso_is_walked() {
 #[cfg(target_arch = "x86_64")]
 fn lazy_binding_is_walked() {
     let flags = ["-O2", "-fomit-frame-pointer", "-no-pie", "-Wl,-z,lazy", "-pthread"];
-    let seen = watch(&Running::start(compile("gcc", "frames.c", &flags), &["bound"]), "main");
+    let seen = watch(&Running::begun(compile("gcc", "frames.c", &flags), "bound"), "main");
     assert_equal(&seen);
-    assert_eq!(seen.rooted, seen.stacks);
+    assert_eq!(seen.rooted, seen.stacks, "{:x?}", seen.unrooted);
 }
 
 #[test]
 fn endless_recursion_is_cut_and_says_so() {
-    let pid = Running::start(
-        compile("gcc", "frames.c", &["-O2", "-fomit-frame-pointer", "-pthread"]),
-        &["endless"],
-    );
+    let flags = ["-O2", "-fomit-frame-pointer", "-pthread"];
+    let pid = Running::begun(compile("gcc", "frames.c", &flags), "endless");
     let mut replay = Replay::new(|_| ()).unwrap();
     let mut walker = Walker::default();
     let mut traced = Traced::new(pid.child.id(), pid.child.id());
