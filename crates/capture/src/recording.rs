@@ -167,6 +167,7 @@ impl Recording {
         let beginning = Beginning::now();
         attach(&mut programs, &options, &online)?;
         let allocators = Allocators::begin(&options, &mut programs)?;
+        let waiting = Waiting::new(&options);
         Ok(Self {
             options,
             programs,
@@ -179,7 +180,7 @@ impl Recording {
             beginning,
             intake,
             unwinder,
-            waiting: Waiting::default(),
+            waiting,
             off_cpu,
             block_io,
             allocators,

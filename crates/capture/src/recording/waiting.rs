@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Recording;
 use crate::allocators::Allocators;
+use crate::options::Options;
 use crate::pace::Pace;
 use crate::sideband::{Change, ProcessEvent};
 use crate::unwind::Unwinder;
@@ -23,7 +24,7 @@ const NEWS_INTERVAL: Duration = Duration::from_millis(20);
 const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Between two turns that somebody calls for this much passes on average, but for a few.
 const CALLS: (Duration, u32) = (Duration::from_millis(80), 8);
-/// The same for turns because of what processes did: a new program is looked at when it begins, a storm of them at each
+/// The same for turns because of what processes of the whole system did: a new program is looked at when it begins, a storm of them at each
 /// drain. The walker knows most of them by their files meanwhile.
 const NEWS: (Duration, u32) = (DRAIN_INTERVAL, 2);
 
@@ -44,11 +45,13 @@ pub(super) struct Waiting {
     news: Pace,
 }
 
-impl Default for Waiting {
-    fn default() -> Self {
+impl Waiting {
+    /// Programs that somebody chose are looked at as soon as calls are: they are few, and have no tables yet.
+    pub(super) fn new(options: &Options) -> Self {
+        let (interval, burst) = if options.walks_all() { NEWS } else { CALLS };
         Self {
             calls: Pace::new(CALLS.0, CALLS.1),
-            news: Pace::new(NEWS.0, NEWS.1),
+            news: Pace::new(interval, burst),
         }
     }
 }
