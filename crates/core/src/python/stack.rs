@@ -7,7 +7,7 @@ use super::object::u64_in;
 use super::runtime::Python;
 use crate::address::ProcessAddr;
 
-/// Frames to read of a stack. Python itself stops at 1,000 unless told otherwise.
+/// Frames to read of a stack, the evaluation loop's own among them. Python itself stops at 1,000 unless told otherwise.
 const MAX_FRAMES: usize = 10_000;
 
 /// A frame that executes Python code.
@@ -38,17 +38,15 @@ impl Python {
         let walk = &self.layout.walk;
         let mut next = newest(memory, walk, state)?;
         let mut stack = Frames::default();
-        while let Some(at) = next {
-            if stack.frames.len() == MAX_FRAMES {
-                stack.is_truncated = true;
-                break;
-            }
+        for _ in 0..MAX_FRAMES {
+            let Some(at) = next else { break };
             let Ok(step) = step(memory, walk, at, &mut stack.frames) else {
                 stack.is_truncated = true;
-                break;
+                return Ok(stack);
             };
             next = step.filter(|previous| *previous != at);
         }
+        stack.is_truncated = next.is_some();
         if let (Some(oldest), false) = (stack.frames.last_mut(), stack.is_truncated) {
             oldest.is_entry = true;
         }
@@ -186,6 +184,18 @@ mod tests {
         let frames = frames(&memory);
         assert_eq!(frames.frames.len(), MAX_FRAMES);
         assert!(frames.is_truncated);
+    }
+
+    /// So do the evaluation loop's own, of which none is taken.
+    #[test]
+    fn cycles_without_a_python_frame_end() {
+        let mut memory = fake_3_11();
+        let mut python = python_3_11(&memory);
+        let thread = python.threads(&memory).unwrap()[1];
+        python.layout.walk.entry = Entry::Before { owner: 68, from: 0 };
+        memory.write(further(OLDEST_FRAME, 48_u32), NEWEST_FRAME.0);
+        let frames = python.frames(&memory, thread.state).unwrap();
+        assert!(frames.frames.is_empty() && frames.is_truncated);
     }
 
     /// Frames that cannot be read cut the stack short, which it says.
