@@ -46,7 +46,10 @@ static __always_inline void tell_command_line(struct task_struct *task, u32 tgid
 	struct mm_struct *mm = READ(task, mm);
 	u64 start = READ(mm, arg_start);
 	u64 bytes = READ(mm, arg_end) - start;
+	u32 head = offsetof(struct new_program, command_line);
 	struct new_program *program;
+	struct counters *counters;
+	u64 flags;
 	u32 zero = 0;
 
 	program = bpf_map_lookup_elem(&new_program_scratch, &zero);
@@ -61,8 +64,12 @@ static __always_inline void tell_command_line(struct task_struct *task, u32 tgid
 	program->cgroup = bpf_get_current_cgroup_id();
 	program->tgid = tgid;
 	program->command_line_bytes = bytes;
-	bpf_ringbuf_output(&new_programs, program, offsetof(struct new_program, command_line) + bytes,
-			   is_urgent(mm) ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	flags = is_urgent(mm) ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	if (!bpf_ringbuf_output(&new_programs, program, head + bytes, flags))
+		return;
+	counters = this_cpu_counters(HOOK_EVENT);
+	if (counters)
+		counters->untold_command_lines++;
 }
 
 #endif

@@ -280,13 +280,13 @@ def test_unpacking_an_archive_shows_who_writes(tmp_path: Path, device: Path) -> 
 
 def test_many_requests_share_samples_that_stand_for_all_of_them(device: Path) -> None:
     count = 30_000
-    profile, truth = record_requests(device, "read", count=count)
+    room = 8 << 20  # for all of them: a collector that gets no CPU for a while may not keep up with 150,000 a second
+    profile, truth = record_requests(device, "read", count=count, ring_bytes=room)
     (total,) = request_totals(profile)
-    lost = sum(loss.count for loss in profile.losses)  # a starved collector may not keep up with so many
-    assert truth["read"] - lost <= total.requests <= truth["read"]
+    assert truth["read"] - lost_ends(profile) <= total.requests <= truth["read"]
     assert total.bytes * truth["read"] == total.requests * truth["read_bytes"]
     stand_for = sum(one.sample.count for one in requests_of(profile))
-    assert stand_for == pytest.approx(count, rel=0.05, abs=lost)
+    assert stand_for == pytest.approx(count, rel=0.05)
 
 
 def test_requests_under_way_at_the_end_are_told_and_not_lost(device: Path) -> None:

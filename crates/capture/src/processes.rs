@@ -113,7 +113,7 @@ impl Processes {
             };
             match unread {
                 Unread::Nothing => {}
-                Unread::Cgroup => instance.info.program.cgroup = procfs::cgroup(pid).unwrap_or_default(),
+                Unread::Cgroup => instance.join(procfs::cgroup(pid)),
                 Unread::Program => instance.complete(ProgramInfo::read(pid)),
             }
             instance.describe(profile);
@@ -461,6 +461,13 @@ impl Instance {
         if is_jitdump(path) && self.dumps.len() < MAX_DUMPS && !self.dumps.contains(&file) {
             self.dumps.push(file);
             self.made = None;
+        }
+    }
+
+    /// Where it is; one that has ended meanwhile was where its parent is, for all that is known.
+    fn join(&mut self, cgroup: Option<String>) {
+        if let Some(cgroup) = cgroup {
+            self.info.program.cgroup = cgroup;
         }
     }
 

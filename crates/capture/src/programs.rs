@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 
@@ -341,7 +342,8 @@ impl Programs {
 
     /// Samples that the events' own counts stand for, beyond those seen: an estimate of what the kernel dropped before
     /// the program ran. Events without a fixed period are left out; of the others' share that the filter lets through.
-    pub fn unseen_samples(&self, counters: &abi::Counters, idle: Idle) -> u64 {
+    pub fn unseen_samples(&mut self, idle: Idle) -> u64 {
+        let counters = self.counters_of(abi::HOOK_EVENT..abi::HOOK_EVENT + 1);
         let counts = self.event_counts();
         let error_ns = cpus::IDLE_TICK_NS * self.attachments.len() as u64;
         let idle = Idle {
@@ -356,7 +358,8 @@ impl Programs {
         };
         let entries = counters.entries.saturating_sub(counters.idle);
         let passed = entries.saturating_sub(counters.filtered);
-        (each.map(unseen).sum::<u64>() as f64 * passed as f64 / entries.max(1) as f64) as u64
+        let unseen: u64 = each.map(unseen).sum();
+        (unseen as f64 * passed as f64 / entries.max(1) as f64) as u64
     }
 
     /// What each event has counted, on all CPUs.
@@ -376,8 +379,12 @@ impl Programs {
 
     /// The counters, summed over the CPUs and hooks.
     pub fn counters(&mut self) -> abi::Counters {
+        self.counters_of(0..abi::HOOKS as u32)
+    }
+
+    fn counters_of(&mut self, hooks: Range<u32>) -> abi::Counters {
         let mut sum = [0u64; size_of::<abi::Counters>() / 8];
-        for hook in 0..abi::HOOKS as u32 {
+        for hook in hooks {
             let each = self.map("counters").lookup_percpu(&hook.to_ne_bytes(), MapFlags::ANY);
             for values in each.ok().flatten().unwrap_or_default() {
                 for (total, bytes) in sum.iter_mut().zip(values.chunks_exact(8)) {

@@ -399,9 +399,8 @@ impl Recording {
 
     fn stop(&mut self) -> Result<Stopped> {
         let status = self.status();
-        let counters = self.programs.counters();
         let idle = self.beginning.idle();
-        let unseen = self.programs.unseen_samples(&counters, idle);
+        let unseen = self.programs.unseen_samples(idle);
         self.drain();
         self.intake.processes.look_at_new(&mut self.intake.profile);
         let event_counts = self.programs.sum_up()?;
@@ -543,6 +542,8 @@ impl Recording {
         profile.loss("filter full", counters.targets_full, false, meaning);
         let meaning = "threads whose page faults are in no total, for want of room";
         profile.loss("fault totals", counters.uncounted_faults, false, meaning);
+        let meaning = "programs whose command lines found no room: /proc was asked of those that were sampled";
+        profile.loss("command lines", counters.untold_command_lines, false, meaning);
         let meaning = "records of new processes and mappings that found no room";
         profile.loss("process records", self.sideband.lost(), false, meaning);
     }
