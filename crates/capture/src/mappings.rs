@@ -52,6 +52,13 @@ pub fn cut_out(mappings: &mut Vec<Mapping>, start: u64, end: u64) {
     mappings.splice(first..behind, before.into_iter().chain(after));
 }
 
+/// Memory that processes share has the name of a file that is no file (mm/shmem.c, ipc/shm.c, fs/hugetlbfs/inode.c).
+pub fn is_shared_anonymous(path: &[u8]) -> bool {
+    [&b"/dev/zero"[..], b"/SYSV", b"/anon_hugepage"]
+        .iter()
+        .any(|name| path.starts_with(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

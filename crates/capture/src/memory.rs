@@ -12,7 +12,7 @@ use stackhound_core::rows::{ObjectId, ObjectKind};
 use crate::abi;
 use crate::files::FileStore;
 use crate::mapped::page_bytes;
-use crate::processes::is_shared_anonymous;
+use crate::mappings::is_shared_anonymous;
 use crate::procfs;
 
 /// The kernel's own numbers of devices (include/linux/kdev_t.h).

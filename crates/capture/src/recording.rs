@@ -1,40 +1,36 @@
 //! A recording, turn by turn, from its beginning to its tables.
 
+mod begin;
+mod end;
 mod waiting;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use stackhound_core::symbolize::MissingDebugFile;
 
 use crate::abi;
-use crate::absent::{self, Absent};
+use crate::absent::Absent;
 use crate::allocators::Allocators;
 use crate::block_io::BlockIoPace;
 use crate::board::{Board, WaitOutcome};
-use crate::bpf_objects::possible_cpus;
 use crate::combining::Combining;
 use crate::cost;
 use crate::cpus;
-use crate::drain::{Layout, Rings};
+use crate::drain::Rings;
 use crate::error::{Error, Result};
-use crate::fault_times;
-use crate::fault_totals::{self, FaultCounts};
 use crate::informer;
 use crate::intake::Intake;
-use crate::kernel_features::{kernel_can_unwind, kernel_tells_arrivals};
-use crate::metadata::{Beginning, Ending};
+use crate::metadata::Beginning;
 use crate::new_programs::NewPrograms;
 use crate::off_cpu::OffCpuPace;
 use crate::options::Options;
-use crate::perf_event::Trigger;
 use crate::programs::Programs;
-use crate::setup;
 use crate::sideband::{ProcessEvent, Sideband};
 use crate::targets::Targets;
 use crate::unwind::Unwinder;
 use crate::waker::Waker;
+use end::Stopped;
 use waiting::Waiting;
 
 /// Tables by name.
@@ -110,93 +106,7 @@ pub struct Recording {
     stopped: Option<Stopped>,
 }
 
-/// What is known at the end of sampling.
-struct Stopped {
-    counters: abi::Counters,
-    status: Status,
-    end_boottime_ns: u64,
-    idle_ns: u64,
-    unwind_bytes: usize,
-}
-
 impl Recording {
-    pub fn begin(mut options: Options, waker: Waker) -> Result<Self> {
-        setup::raise_open_files_limit();
-        let targets = Targets::new(&options.pids)?;
-        setup::resolve_tracepoints(&mut options)?;
-        let mut notes = Vec::new();
-        if options.unwind && !kernel_can_unwind() {
-            options.unwind = false;
-            notes.push("user stacks by frame pointers only: unwind tables need Linux 5.17".into());
-        }
-        options.off_cpu_at_departure |= options.off_cpu_event().is_some() && !kernel_tells_arrivals();
-        let online = cpus::online();
-        let settle = |event| Trigger::settle(event, &options, online[0]);
-        let mut triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
-        notes.extend(fault_totals::lack(&triggers));
-        let hooks = options.hooks().len();
-        let layout = Layout::new(setup::ring_bytes(&options), possible_cpus()?, &online, hooks);
-        let mut programs = Programs::load(&options, triggers.clone(), &layout)?;
-        if programs.fault_times.is_some() {
-            triggers.iter_mut().for_each(Trigger::note_timing);
-        } else if fault_times::are_wanted(&options, &triggers) {
-            notes.push("page faults are not timed: this kernel lets no program look at its functions (fentry)".into());
-        }
-        let rings = Rings::new(programs.rings(), layout, &online)?;
-        let sideband =
-            Sideband::open(&online).map_err(|error| Error::system("processes cannot be followed", &error))?;
-        let new_programs = programs.new_programs()?;
-        let slots = programs.combine_slots();
-        let combining = (slots > 0)
-            .then(|| Combining::new(programs.combining(), slots))
-            .transpose()?;
-        let mut intake = Intake::new(&options, triggers)?;
-        let unscanned = setup::scan_first(&options, &mut intake);
-        let unwinder = (options.unwind)
-            .then(|| informer::begin_unwinding(&options, programs.unwind_maps(), &mut intake, waker.clone()))
-            .transpose()?;
-        let off_cpu = OffCpuPace::begin(&options, online.len(), &mut programs)?;
-        let absent = match &off_cpu {
-            Some(_) => Absent::load(&options, &intake.triggers, &mut programs)?,
-            None => None,
-        };
-        if off_cpu.is_some() && absent.is_none() {
-            notes.push("threads that were off the CPU all along are missing: --cgroup, --call-graph fp".into());
-        }
-        let block_io = BlockIoPace::begin(&options, online.len(), &mut programs)?;
-        let beginning = Beginning::now();
-        attach(&mut programs, &options, &online)?;
-        let allocators = Allocators::begin(&options, &mut programs)?;
-        let waiting = Waiting::new(&options);
-        Ok(Self {
-            options,
-            programs,
-            rings,
-            combining,
-            sideband,
-            new_programs,
-            targets,
-            waker,
-            beginning,
-            intake,
-            unwinder,
-            waiting,
-            off_cpu,
-            block_io,
-            allocators,
-            absent,
-            absent_samples: 0,
-            pending: Vec::new(),
-            unscanned: unscanned.into(),
-            failure: None,
-            notes,
-            kept_up: Instant::now(),
-            followed_cpus: Instant::now(),
-            next_giving_back: MANY_SAMPLES,
-            stopped: None,
-        })
-    }
-
     /// Measures what an interrupt takes, here and now.
     pub fn calibrate(&mut self) {
         self.beginning.calibrate();
@@ -389,196 +299,6 @@ impl Recording {
         self.intake.symbolize(lines)?;
         Ok(self.intake.profile.take_new())
     }
-
-    pub fn stop_and_look(&mut self, lines: bool) -> Result<Vec<MissingDebugFile>> {
-        if self.stopped.is_none() {
-            self.stopped = Some(self.stop()?);
-        }
-        self.intake.missing_debug_files(lines)
-    }
-
-    fn stop(&mut self) -> Result<Stopped> {
-        let status = self.status();
-        let idle = self.beginning.idle();
-        let unseen = self.programs.unseen_samples(idle);
-        self.drain();
-        self.intake.processes.look_at_new(&mut self.intake.profile);
-        let event_counts = self.programs.sum_up()?;
-        if let Some(mut allocators) = self.allocators.take() {
-            allocators.close(&mut self.programs)?;
-            self.notes.push(allocators.note());
-        }
-        self.programs.detach();
-        let end_boottime_ns = cost::boottime_ns();
-        let unwind_bytes = self.unwinder.as_ref().map_or(0, Unwinder::memory_bytes);
-        self.notes.extend(self.unwinder.iter().flat_map(Unwinder::lacks));
-        self.drain();
-        self.look_at_absent()?;
-        self.unwinder = None; // its threads would only be in the way
-        self.drain();
-        self.flush()?;
-        self.drain(); // what waited in `pending`, so that the last exits are noted
-        self.finish_requests();
-        self.intake.finish_allocations();
-        self.note_totals(&event_counts)?;
-        let counters = self.programs.counters();
-        self.note_losses(&counters, unseen);
-        Ok(Stopped {
-            counters,
-            status,
-            end_boottime_ns,
-            idle_ns: idle.ns,
-            unwind_bytes,
-        })
-    }
-
-    fn finish_requests(&mut self) {
-        if self.block_io.is_none() {
-            return;
-        }
-        self.intake.settle_requests(u64::MAX);
-        match self.intake.block_io.finish(&mut self.intake.profile) {
-            0 => {}
-            1 => self.notes.push("1 request to a block device had not ended".into()),
-            open => self
-                .notes
-                .push(format!("{open} requests to block devices had not ended")),
-        }
-    }
-
-    /// Nothing tells any more when threads come back: those that are away now are looked up.
-    fn look_at_absent(&mut self) -> Result<()> {
-        let Some(mut absent) = self.absent.take() else {
-            return Ok(());
-        };
-        let Some(words) = absent.look()? else {
-            let note = "threads that were off the CPU all along are missing: somebody's memory does not answer";
-            self.notes.push(note.into());
-            return Ok(());
-        };
-        let samples: Vec<_> = absent::parse(&words).collect();
-        self.intake
-            .pythons
-            .learn(samples.iter().copied(), &mut self.intake.profile);
-        for sample in &samples {
-            self.intake.store_last(sample);
-        }
-        self.absent_samples = samples.len() as u64;
-        Ok(())
-    }
-
-    pub fn finish(&mut self, lines: bool) -> Result<Finished> {
-        let stopped = match self.stopped.take() {
-            Some(stopped) => stopped,
-            None => self.stop()?,
-        };
-        self.intake.symbolize(lines)?;
-        let triggers = self.intake.triggers.iter().map(|trigger| trigger.name.clone());
-        let ending = Ending {
-            counters: &stopped.counters,
-            absent: self.absent_samples,
-            held: self.intake.block_io.held(),
-            triggers: triggers.collect(),
-            end_boottime_ns: stopped.end_boottime_ns,
-            idle_ns: stopped.idle_ns,
-            collector_cpu_ns: stopped.status.collector_cpu_ns,
-            resident_bytes: stopped.status.resident_bytes,
-            unwind_bytes: stopped.unwind_bytes,
-            python: self.intake.pythons.cost,
-            notes: self.notes(),
-        };
-        let metadata = self.beginning.finish(&self.options, &ending).to_string();
-        Ok(Finished {
-            tables: self.intake.profile.tables(),
-            metadata,
-        })
-    }
-
-    /// Exact counts of page faults: of each process what the kernel has of its threads; of the whole machine the event's
-    /// own, without the collector's.
-    fn note_totals(&mut self, event_counts: &[u64]) -> Result<()> {
-        let Some(faults) = self.programs.fault_totals.take() else {
-            return Ok(());
-        };
-        let totals = faults.finish(|process| self.intake.processes.has_row(process))?;
-        let own = if self.options.include_self {
-            FaultCounts::default()
-        } else {
-            self.beginning.own_faults()
-        };
-        let has_targets = !self.options.pids.is_empty();
-        for (event, trigger) in self.intake.triggers.iter().enumerate() {
-            let Some(kind) = trigger.faults() else { continue };
-            let whole = if has_targets {
-                totals.all.of(kind)
-            } else {
-                event_counts[event].saturating_sub(own.of(kind))
-            };
-            for row in totals.rows(event as u16, kind, whole) {
-                self.intake.profile.event_total(row);
-            }
-        }
-        Ok(())
-    }
-
-    fn note_losses(&mut self, counters: &abi::Counters, unseen: u64) {
-        let misses = self.programs.recursion_misses();
-        let profile = &mut self.intake.profile;
-        profile.loss(
-            "ring full",
-            counters.lost_ring_full,
-            false,
-            "samples that found no room in the ring",
-        );
-        let meaning = "records of programs that interrupted each other";
-        profile.loss("nested", counters.lost_nested, false, meaning);
-        let meaning = "combined samples that found no room in the ring";
-        profile.loss("combined, ring full", counters.lost_ring_combined, false, meaning);
-        let meaning = "samples of processes outside the recorder's PID namespace";
-        profile.loss("process not visible", counters.lost_no_process, false, meaning);
-        let meaning = "samples whose program the kernel did not run: nested in another program, or throttled";
-        profile.loss("not run", unseen.max(misses), true, meaning);
-        let meaning = "children that found no room in the filter";
-        profile.loss("filter full", counters.targets_full, false, meaning);
-        let meaning = "threads whose page faults are in no total, for want of room";
-        profile.loss("fault totals", counters.uncounted_faults, false, meaning);
-        let meaning = "programs whose command lines found no room: /proc was asked of those that were sampled";
-        profile.loss("command lines", counters.untold_command_lines, false, meaning);
-        let meaning = "records of new processes and mappings that found no room";
-        profile.loss("process records", self.sideband.lost(), false, meaning);
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let mut notes = self.notes.clone();
-        if let Some(error) = &self.failure {
-            notes.push(format!("the recording was not whole: {error}"));
-        }
-        match self.intake.processes.gone() {
-            0 => {}
-            1 => notes.push("1 process ended before it could be looked at".into()),
-            gone => notes.push(format!("{gone} processes ended before they could be looked at")),
-        }
-        notes.extend(self.intake.pythons.notes());
-        if self.intake.changed_files {
-            notes.push("a file was truncated while its symbols were read: some of its names are missing".into());
-        }
-        notes
-    }
-}
-
-/// Sampling begins.
-fn attach(programs: &mut Programs, options: &Options, online: &[u32]) -> Result<()> {
-    programs.attach_missing(online)?;
-    if options.off_cpu_event().is_some() {
-        programs.attach_off_cpu(options)?;
-    }
-    if options.block_io_event().is_some() {
-        programs.attach_block_io()?;
-    }
-    if let Some(library) = &options.heap_library {
-        programs.attach_heap_library(library)?;
-    }
-    Ok(())
 }
 
 fn lost(counters: &abi::Counters) -> u64 {

@@ -1,0 +1,148 @@
+//! How a recording begins: everything is loaded and read, then sampling starts.
+
+use std::time::Instant;
+
+use super::waiting::Waiting;
+use super::{MANY_SAMPLES, Recording};
+use crate::absent::Absent;
+use crate::allocators::Allocators;
+use crate::block_io::BlockIoPace;
+use crate::bpf_objects::possible_cpus;
+use crate::combining::Combining;
+use crate::cpus;
+use crate::drain::{Layout, Rings};
+use crate::error::{Error, Result};
+use crate::fault_times;
+use crate::fault_totals;
+use crate::informer;
+use crate::intake::Intake;
+use crate::kernel_features::{kernel_can_unwind, kernel_tells_arrivals};
+use crate::metadata::Beginning;
+use crate::off_cpu::OffCpuPace;
+use crate::options::Options;
+use crate::perf_event::Trigger;
+use crate::programs::Programs;
+use crate::setup;
+use crate::sideband::Sideband;
+use crate::targets::Targets;
+use crate::waker::Waker;
+
+impl Recording {
+    pub fn begin(mut options: Options, waker: Waker) -> Result<Self> {
+        setup::raise_open_files_limit();
+        let targets = Targets::new(&options.pids)?;
+        setup::resolve_tracepoints(&mut options)?;
+        let mut notes = settle_for_less(&mut options);
+        let online = cpus::online();
+        let (mut programs, layout, triggers) = load(&options, &online, &mut notes)?;
+        let rings = Rings::new(programs.rings(), layout, &online)?;
+        let sideband =
+            Sideband::open(&online).map_err(|error| Error::system("processes cannot be followed", &error))?;
+        let new_programs = programs.new_programs()?;
+        let combining = begin_combining(&mut programs)?;
+        let mut intake = Intake::new(&options, triggers)?;
+        let unscanned = setup::scan_first(&options, &mut intake);
+        let unwinder = (options.unwind)
+            .then(|| informer::begin_unwinding(&options, programs.unwind_maps(), &mut intake, waker.clone()))
+            .transpose()?;
+        let off_cpu = OffCpuPace::begin(&options, online.len(), &mut programs)?;
+        let absent = match &off_cpu {
+            Some(_) => load_absent(&options, &intake.triggers, &mut programs, &mut notes)?,
+            None => None,
+        };
+        let block_io = BlockIoPace::begin(&options, online.len(), &mut programs)?;
+        let beginning = Beginning::now();
+        attach(&mut programs, &options, &online)?;
+        let allocators = Allocators::begin(&options, &mut programs)?;
+        let waiting = Waiting::new(&options);
+        Ok(Self {
+            options,
+            programs,
+            rings,
+            combining,
+            sideband,
+            new_programs,
+            targets,
+            waker,
+            beginning,
+            intake,
+            unwinder,
+            waiting,
+            off_cpu,
+            block_io,
+            allocators,
+            absent,
+            absent_samples: 0,
+            pending: Vec::new(),
+            unscanned: unscanned.into(),
+            failure: None,
+            notes,
+            kept_up: Instant::now(),
+            followed_cpus: Instant::now(),
+            next_giving_back: MANY_SAMPLES,
+            stopped: None,
+        })
+    }
+}
+
+/// What this kernel cannot do is done as well as it can be. Returns what is to be said of it.
+fn settle_for_less(options: &mut Options) -> Vec<String> {
+    let mut notes = Vec::new();
+    if options.unwind && !kernel_can_unwind() {
+        options.unwind = false;
+        notes.push("user stacks by frame pointers only: unwind tables need Linux 5.17".into());
+    }
+    options.off_cpu_at_departure |= options.off_cpu_event().is_some() && !kernel_tells_arrivals();
+    notes
+}
+
+/// The programs, and the events that run them as this machine has them.
+fn load(options: &Options, online: &[u32], notes: &mut Vec<String>) -> Result<(Programs, Layout, Vec<Trigger>)> {
+    let settle = |event| Trigger::settle(event, options, online[0]);
+    let mut triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
+    notes.extend(fault_totals::lack(&triggers));
+    let hooks = options.hooks().len();
+    let layout = Layout::new(setup::ring_bytes(options), possible_cpus()?, online, hooks);
+    let programs = Programs::load(options, triggers.clone(), &layout)?;
+    if programs.fault_times.is_some() {
+        triggers.iter_mut().for_each(Trigger::note_timing);
+    } else if fault_times::are_wanted(options, &triggers) {
+        notes.push("page faults are not timed: this kernel lets no program look at its functions (fentry)".into());
+    }
+    Ok((programs, layout, triggers))
+}
+
+fn begin_combining(programs: &mut Programs) -> Result<Option<Combining>> {
+    let slots = programs.combine_slots();
+    (slots > 0)
+        .then(|| Combining::new(programs.combining(), slots))
+        .transpose()
+}
+
+fn load_absent(
+    options: &Options,
+    triggers: &[Trigger],
+    programs: &mut Programs,
+    notes: &mut Vec<String>,
+) -> Result<Option<Absent>> {
+    let absent = Absent::load(options, triggers, programs)?;
+    if absent.is_none() {
+        notes.push("threads that were off the CPU all along are missing: --cgroup, --call-graph fp".into());
+    }
+    Ok(absent)
+}
+
+/// Sampling begins.
+fn attach(programs: &mut Programs, options: &Options, online: &[u32]) -> Result<()> {
+    programs.attach_missing(online)?;
+    if options.off_cpu_event().is_some() {
+        programs.attach_off_cpu(options)?;
+    }
+    if options.block_io_event().is_some() {
+        programs.attach_block_io()?;
+    }
+    if let Some(library) = &options.heap_library {
+        programs.attach_heap_library(library)?;
+    }
+    Ok(())
+}
