@@ -31,7 +31,8 @@ fuzz: ## fuzz each parser for a minute
 	@scripts/setup.sh lint
 	@scripts/fuzz.sh
 
-bench: build ## measure against the targets in docs/performance.md; needs root or sudo
+bench: ## measure against the targets in docs/performance.md; needs root or sudo
+	@scripts/setup.sh bench
 	$(SUDO) .venv/bin/python -m benches
 
 bench-gate: ## compare what this checkout costs in counts (instructions, allocations, verifier) with its parent commit

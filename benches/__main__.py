@@ -34,6 +34,7 @@ NAMES = (
     "off_cpu",
     "off_cpu_memory",
     "block_io",
+    "heap",
     "shares",
     "tree",
     "firefox",

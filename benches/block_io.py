@@ -33,7 +33,7 @@ from harness.estimate import Estimate, estimate
 from harness.load import working
 from harness.machine import cpus
 from harness.report import Report
-from harness.samplers import Nothing, Process, Sampler, Stackhound
+from harness.samplers import LONG_SETTLING_S, Nothing, Process, Sampler, Stackhound
 from harness.waiting import wait_until
 from harness.windows import Round, Window, measure_rounds
 from stackhound import load
@@ -41,7 +41,6 @@ from stackhound.profile.requests import request_totals
 
 HZ = 1  # of the event cpu beside it, by which the harness sees that a recording has begun
 WINDOW_S = 1.0
-SETTLING_S = 2.5  # reading all processes and their tables takes a second where they leave no CPU
 COUNT = 2_000  # of reads, of writes, of flushes
 COUNTED_S = 0.1  # a request is counted a moment after whoever waits for it has gone on
 TARGET_TIME = 0.02
@@ -161,7 +160,7 @@ def record(workload: tuple[str | Path, ...], device: Path) -> tuple[dict[str, in
 def compare_peer(report: Report, peer: str, workload: tuple[str | Path, ...], device: Path) -> None:
     biolatency = Biolatency(peer, "-d", device.name)
     biolatency.start(HZ)
-    time.sleep(SETTLING_S)
+    time.sleep(LONG_SETTLING_S)
     before = disk_counts(device)
     subprocess.run(workload, check=True, capture_output=True, input="go\n", text=True)
     time.sleep(COUNTED_S)
@@ -181,7 +180,7 @@ def compare_rates(report: Report, device: Path, peer: str | None, pairs: int) ->
     samplers = [Nothing(BASE), Nothing(CONTROL), ours, *peers]
     with working(lambda path: (program, path, device), cpus()) as reading:
         wait_until("the first reads", reading.have_begun)
-        rounds = measure_rounds(samplers, HZ, reading, pairs, WINDOW_S, SETTLING_S)
+        rounds = measure_rounds(samplers, HZ, reading, pairs, WINDOW_S, LONG_SETTLING_S)
     slowdowns = {sampler.name: slowdown(sampler.name, rounds) for sampler in samplers[1:]}
     reads = estimate([rate(one[BASE]) for one in rounds])
     report.table(

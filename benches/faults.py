@@ -23,7 +23,7 @@ from harness.estimate import Estimate, estimate
 from harness.load import working
 from harness.machine import cpus
 from harness.report import Report
-from harness.samplers import Nothing, Perf, Stackhound
+from harness.samplers import LONG_SETTLING_S, Nothing, Perf, Stackhound
 from harness.windows import Round, Window, measure_rounds
 from stackhound import load
 from stackhound.profile.totals import exact_total
@@ -31,7 +31,6 @@ from stackhound.profile.totals import exact_total
 EVENT = "minor-faults"
 HZ = 99
 WINDOW_S = 1.0
-SETTLING_S = 2.5  # as in benches/off_cpu.py: reading all processes and their tables is no part of a storm
 ROUNDS = 20_000
 BASE, CONTROL = "nothing", "nothing again"
 OURS, OURS_WITH_TIME = f"stackhound -e {EVENT}", f"stackhound -e cpu,{EVENT}"
@@ -56,7 +55,7 @@ def main() -> None:
         Perf("-e", EVENT, name=PERF_HZ),
     ]
     with working(lambda path: (program, path), cpus()) as load_of_faults:
-        rounds = measure_rounds(samplers, HZ, load_of_faults, pairs, WINDOW_S, SETTLING_S)
+        rounds = measure_rounds(samplers, HZ, load_of_faults, pairs, WINDOW_S, LONG_SETTLING_S)
     judge(report, rounds, [sampler.name for sampler in samplers[1:]])
     count(report, program)
     report.finish()

@@ -3,7 +3,7 @@
     .venv/bin/python benches/firefox.py [--check]
 
 Target: ≤ 3 s for a profile that nothing was asked of before. Beside it `samply import` of a perf.data with as many
-samples, where samply is on PATH: it also reads symbols, which here are in the profile already.
+samples; it also reads symbols, which here are in the profile already.
 
 Control: the weights of the samples in the document add up to the samples.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.build import cargo_program
 from harness.report import Report
 from stackhound.formats import by_name
 from stackhound.profile import Profile
@@ -66,10 +66,10 @@ def export(tables: dict[str, Table]) -> tuple[float, bytes]:
 
 
 def samply(report: Report, samples: int, turns: int) -> list[tuple[str, str, str, str]]:
-    """The same of samply, if it is here."""
-    program = shutil.which("samply")
+    """The same of samply, if it can be had."""
+    program = cargo_program("samply", "samply")
     if program is None:
-        report.note("samply is not on PATH: nothing is compared")
+        report.note("samply could not be installed: nothing is compared")
         return []
     with tempfile.TemporaryDirectory() as name:
         data, output = Path(name, "perf.data"), Path(name, "profile.json")

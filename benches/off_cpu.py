@@ -33,7 +33,7 @@ from harness.estimate import Estimate, estimate
 from harness.load import Workers, working
 from harness.machine import cpus
 from harness.report import Report
-from harness.samplers import Nothing, Perf, Stackhound
+from harness.samplers import LONG_SETTLING_S, Nothing, Perf, Stackhound
 from harness.waiting import wait_until
 from harness.windows import Round, Window, measure_rounds
 from stackhound import load
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 HZ = 1  # of the event cpu beside it, by which the harness sees that a recording has begun
 WINDOW_S = 1.0
-SETTLING_S = 2.5  # reading all processes and their tables takes a second where they leave no CPU
 #: Switches a second, and the slowdown wanted there, in percent.
 LOADS = ((600_000, 5.0), (300_000, 3.0))
 #: To find out what to count to.
@@ -77,7 +76,7 @@ def main() -> None:
     ]
     for wanted, target_percent in LOADS:
         with switching(program, find_spin(program, wanted)) as taking_turns:
-            rounds = measure_rounds(samplers, HZ, taking_turns, pairs, WINDOW_S, SETTLING_S)
+            rounds = measure_rounds(samplers, HZ, taking_turns, pairs, WINDOW_S, LONG_SETTLING_S)
         judge(report, f"at {wanted:,}", rounds, [sampler.name for sampler in samplers[1:]], target_percent)
     compare_times(report, OURS)
     compare_times(report, BEFORE, "--off-cpu-at-departure")

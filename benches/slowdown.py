@@ -18,7 +18,7 @@ from harness.estimate import Estimate, estimate
 from harness.load import workers
 from harness.machine import cpus
 from harness.report import Report
-from harness.samplers import Design, Nothing, Perf, Stackhound
+from harness.samplers import LONG_SETTLING_S, Design, Nothing, Perf, Stackhound
 from harness.windows import Round, Window, measure_rounds
 
 HZ = 999
@@ -42,8 +42,8 @@ def main() -> None:
     tables, pointers = Stackhound(name=OURS), Stackhound("--call-graph", "fp", name=FRAME_POINTERS)
     samplers = [Nothing(BASE), Nothing(CONTROL), empty, tables, pointers, tutorial, Perf()]
     with workers() as load:
-        rounds = measure_rounds(samplers, HZ, load, pairs, WINDOW_S)
-        slow_rounds = measure_rounds([Nothing(BASE), tables, pointers], SLOW_HZ, load, pairs, WINDOW_S)
+        rounds = measure_rounds(samplers, HZ, load, pairs, WINDOW_S, LONG_SETTLING_S)
+        slow_rounds = measure_rounds([Nothing(BASE), tables, pointers], SLOW_HZ, load, pairs, WINDOW_S, LONG_SETTLING_S)
         fast_rounds = measure_rounds([Nothing(BASE), empty], CONTROL_HZ, load, max(1, pairs // 3), WINDOW_S)
     slowdowns = {sampler.name: slowdown(sampler.name, rounds) for sampler in samplers[1:]}
     show(report, slowdowns, rounds)

@@ -4,6 +4,7 @@
 #   scripts/setup.sh build   .venv, with stackhound in it
 #   scripts/setup.sh lint    the same, and the linters
 #   scripts/setup.sh test    the same, and the programs that tests compare with
+#   scripts/setup.sh bench   the same as build, and the programs that benchmarks compare with
 #   scripts/setup.sh gate    .venv, and what `make bench-gate` counts with
 #
 # Stamps in .venv/.stamps hold digests of the files that say what to install: when nothing changed, nothing
@@ -23,8 +24,9 @@ main() {
         build) setup_build ;;
         lint) setup_build; setup_lint ;;
         test) setup_build; setup_test ;;
+        bench) setup_build; setup_bench ;;
         gate) setup_build; ensure_packages "make bench-gate" g++ git valgrind ;;
-        *) die "usage: scripts/setup.sh build|lint|test|gate" ;;
+        *) die "usage: scripts/setup.sh build|lint|test|bench|gate" ;;
     esac
 }
 
@@ -43,10 +45,15 @@ setup_lint() {
 }
 
 setup_test() {
-    once apt tests/apt.txt -- ensure_test_packages
+    once apt tests/apt.txt -- ensure_listed_packages "the tests" tests/apt.txt
     once test pyproject.toml tests/requirements.txt -- install_test_packages
     once oracles tests/oracles/package.json -- install_oracles
     once interpreters scripts/interpreters.sh -- scripts/interpreters.sh
+}
+
+setup_bench() {
+    once bench-apt benches/apt.txt -- ensure_listed_packages "the benchmarks" benches/apt.txt
+    once bench pyproject.toml -- install_group bench ""
 }
 
 # once NAME FILE… -- COMMAND…: runs COMMAND unless it was run before with the same FILEs.
@@ -130,17 +137,17 @@ ensure_packages() {
     [ ${#missing[@]} -eq 0 ] || install_packages "$why" "${missing[@]}"
 }
 
-# ensure_test_packages: not all releases have all; Ubuntu's Chromium is a snap.
-ensure_test_packages() {
+# ensure_listed_packages WHY FILE: not all releases have all; Ubuntu's Chromium is a snap.
+ensure_listed_packages() {
     local package wanted=()
-    for package in $(sed 's/#.*//' tests/apt.txt); do
+    for package in $(sed 's/#.*//' "$2"); do
         if is_installed "$package" || debian_has "$package"; then
             wanted+=("$package")
         else
-            say "apt: there is no package $package here; tests that need it skip themselves"
+            say "apt: there is no package $package here; $1 go without it"
         fi
     done
-    ensure_packages "the tests" "${wanted[@]}"
+    ensure_packages "$1" "${wanted[@]}"
 }
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }

@@ -58,18 +58,22 @@ def build_example(name: str) -> Path:
 
 
 def inferno() -> Path | None:
-    """Where inferno's programs are, a peer's tools; installed beside the other output where they are not on PATH."""
-    found = shutil.which("inferno-flamegraph")
-    if found:
-        return Path(found).parent
+    """Where the programs are that fold and draw what perf records."""
+    program = cargo_program("inferno", "inferno-flamegraph")
+    return program.parent if program else None
+
+
+def cargo_program(crate: str, name: str) -> Path | None:
+    """A peer's program; installed beside the other output where it is not on PATH. None where that fails."""
+    if found := shutil.which(name):
+        return Path(found)
     tools = OUTPUT / "tools"
-    if not (tools / "bin" / "inferno-flamegraph").exists():
-        print(
-            "cargo: installing inferno, which folds and draws what perf records, into target/benches/tools", flush=True
-        )
-        command = ("cargo", "install", "inferno", "--locked", "--quiet", "--root", str(tools))
+    program = tools / "bin" / name
+    if not program.exists():
+        print(f"cargo: installing {crate} into target/benches/tools, to compare with it", flush=True)
+        command = ("cargo", "install", crate, "--locked", "--quiet", "--root", str(tools))
         subprocess.run(command, env=cargo_environment(), check=False)
-    return tools / "bin" if (tools / "bin" / "inferno-flamegraph").exists() else None
+    return program if program.exists() else None
 
 
 def cargo_environment() -> dict[str, str]:

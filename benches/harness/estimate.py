@@ -18,7 +18,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A 20%-trimmed mean with its 95% bootstrap interval."""
+    """A 20%-trimmed mean, or what it is said to be, with its 95% bootstrap interval."""
 
     mean: float
     low: float
@@ -41,6 +41,23 @@ def estimate(values: Sequence[float]) -> Estimate:
     means = trimmed_means(drawn)
     low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Estimate(float(trimmed_means(np.asarray([values]))[0]), float(low), float(high), len(values))
+
+
+def estimate_ratio(tops: Sequence[Sequence[float]], bottoms: Sequence[Sequence[float]], share: float) -> Estimate:
+    """Of two quantiles, each of the values of all rounds together; whole rounds are drawn anew for the interval.
+
+    Args:
+        tops: of each round.
+        bottoms: of the same rounds, as many values each.
+        share: of the values that are below the quantile.
+    """
+    pairs = np.asarray([tops, bottoms])
+    _, rounds, _ = pairs.shape
+    drawn = pairs[:, np.random.default_rng(1).integers(rounds, size=(RESAMPLES, rounds))]
+    top, bottom = np.quantile(drawn, share, axis=(2, 3))
+    low, high = np.quantile(top / bottom, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    top, bottom = np.quantile(pairs, share, axis=(1, 2))
+    return Estimate(float(top / bottom), float(low), float(high), rounds)
 
 
 def trimmed_means(rows: np.ndarray) -> np.ndarray:

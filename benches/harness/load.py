@@ -107,6 +107,21 @@ def lasting_mix() -> AbstractContextManager[list[subprocess.Popen[bytes]]]:
 
 
 @contextmanager
+def busy(on: Sequence[int]) -> Iterator[None]:
+    """Other CPUs, busy with what gives way to everything else.
+
+    Two that are threads of one core take from each other: a program's speed would depend on what else the machine does.
+    """
+    spinners = [start_pinned(("sh", "-c", "while :; do :; done"), cpu) for cpu in on]
+    try:
+        for spinner in spinners:
+            os.sched_setscheduler(spinner.pid, os.SCHED_IDLE, os.sched_param(0))
+        yield
+    finally:
+        end(spinners)
+
+
+@contextmanager
 def running(*commands: Sequence[str | Path]) -> Iterator[list[subprocess.Popen[bytes]]]:
     processes = [start(command) for command in commands]
     try:

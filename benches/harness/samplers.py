@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: After a sampler says that it samples: what it does once at its start is over.
 SETTLING_S = 0.4
+#: The same where nothing leaves it a CPU: reading all processes, and making their tables, takes a second then.
+LONG_SETTLING_S = 2.5
 
 
 class Sampler(ABC):

@@ -6,6 +6,7 @@ import random
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from harness.samplers import SETTLING_S, running
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from harness.load import Progress, Workers
     from harness.samplers import Sampler
 
+#: Of a window: what a neighbour on the same core takes comes and goes within a second.
+PARTS = 10
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was done in a part of a window."""
+
+    wall_s: float
+    work: Progress
+
 
 @dataclass(frozen=True)
 class Window:
@@ -26,6 +38,7 @@ class Window:
     work: Progress
     collector_cpu_s: float
     runs: Runs | None
+    parts: Sequence[Part]
 
     @property
     def ns_a_run(self) -> float:
@@ -60,9 +73,17 @@ def measure_round(
 def measure(sampler: Sampler, hz: int, load: Workers, window_s: float, settling_s: float = SETTLING_S) -> Window:
     with running(sampler, hz, settling_s):
         begin = _look(sampler, load)
-        time.sleep(window_s)
+        parts = _watch(load, window_s)
         end = _look(sampler, load)
-    return _between(begin, end)
+    return _between(begin, end, parts)
+
+
+def _watch(load: Workers, window_s: float) -> Sequence[Part]:
+    looks = [(time.monotonic(), load.progress())]
+    for _ in range(PARTS):
+        time.sleep(window_s / PARTS)
+        looks.append((time.monotonic(), load.progress()))
+    return [Part(to_s - from_s, to.since(since)) for (from_s, since), (to_s, to) in pairwise(looks)]
 
 
 @dataclass(frozen=True)
@@ -77,10 +98,10 @@ def _look(sampler: Sampler, load: Workers) -> _Look:
     return _Look(time.monotonic(), load.progress(), sampler.collector_cpu_ns(), sampler.runs())
 
 
-def _between(begin: _Look, end: _Look) -> Window:
+def _between(begin: _Look, end: _Look, parts: Sequence[Part]) -> Window:
     runs = end.runs.since(begin.runs) if end.runs and begin.runs else None
     collector_cpu_s = (end.collector_cpu_ns - begin.collector_cpu_ns) / 1e9
-    return Window(end.wall_s - begin.wall_s, end.work.since(begin.work), collector_cpu_s, runs)
+    return Window(end.wall_s - begin.wall_s, end.work.since(begin.work), collector_cpu_s, runs, parts)
 
 
 def _show_progress(text: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 def work(pieces):
     total = 0
-    for number in range(20_000):
+    for number in range(5_000):
         total += number * number
     return pieces + 1
 
