@@ -17,16 +17,20 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.build import STACKHOUND, compile_program
-from harness.estimate import Estimate, estimate
 from harness.load import working
 from harness.machine import cpus
 from harness.report import Report
 from harness.samplers import LONG_SETTLING_S, Nothing, Perf, Stackhound
-from harness.windows import Round, Window, measure_rounds
+from harness.speed import whole_slowdown
+from harness.windows import measure_rounds
 from stackhound import load
 from stackhound.profile.totals import exact_total
+
+if TYPE_CHECKING:
+    from harness.windows import Round
 
 EVENT = "minor-faults"
 HZ = 99
@@ -61,20 +65,10 @@ def main() -> None:
     report.finish()
 
 
-def slowdown(name: str, rounds: list[Round]) -> Estimate:
-    """In percent of the machine."""
-    return estimate([100 * (1 - one[name].work.rate / one[BASE].work.rate + share(one[name])) for one in rounds])
-
-
-def share(window: Window) -> float:
-    """Of the machine: what the sampler's own processes take."""
-    return window.collector_cpu_s / (window.wall_s * len(cpus()))
-
-
 def judge(report: Report, rounds: list[Round], names: list[str]) -> None:
-    slowdowns = {name: slowdown(name, rounds) for name in names}
+    slowdowns = {name: whole_slowdown(name, BASE, rounds) for name in names}
     report.table(
-        "slowdown under a storm of minor faults (trimmed mean, 95% interval)",
+        "slowdown under a storm of minor faults (95% interval)",
         ("sampler", "slowdown, %"),
         [(name, found.written()) for name, found in slowdowns.items()],
         slowdowns,

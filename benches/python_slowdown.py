@@ -8,9 +8,7 @@ and at 1,000 Hz; first without the peers, in more rounds, because so little is t
 
 The slowdown is what the program does less in a second of the clock on the wall: a sampler that pauses it takes time in
 which nothing runs. What it does less in a second of its own CPU time is told with less noise: of stackhound, which
-never pauses the program, that is all there is, and it is judged by it. Whoever else uses the machine's caches and cores
-only ever makes it slower, for a moment or for seconds: what is compared is how fast it was in the tenths of a second
-that were faster than 80 % of them.
+never pauses the program, that is all there is, and it is judged by it. harness/speed.py has how speeds are compared.
 
 The walk's cost is the difference in the BPF program between samples with and without Python's frames (--no-python).
 
@@ -30,23 +28,23 @@ from typing import TYPE_CHECKING
 
 from harness.bpf_statistics import bpf_statistics
 from harness.build import BENCHES, STACKHOUND
-from harness.estimate import Estimate, estimate, estimate_ratio
+from harness.estimate import estimate
 from harness.load import busy, working
 from harness.machine import cpus
 from harness.report import Report
 from harness.samplers import Nothing, Process, Stackhound
-from harness.windows import Part, Round, measure_rounds
+from harness.speed import by_cpu_time, by_the_wall, slowdown
+from harness.windows import measure_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from harness.samplers import Sampler
+    from harness.windows import Round
 
 RATES_HZ = (100, 1_000)
 TARGETS_PERCENT = {100: 0.5, 1_000: 3.0}
 TARGET_WALK_NS = 2_000
-CALM = 0.8  # of the parts of windows, those that are slower than the ones to compare
 WINDOW_S = 1.0
 WALK_HZ = 5_000
 WALK_WINDOW_S = 4.0  # code objects that are older than a second are looked at less often
@@ -128,26 +126,11 @@ def peers(pid: int) -> list[Sampler]:
     return [Other(name, *record, *options) for name, options in ways.items()]
 
 
-def slowdown(name: str, rounds: Sequence[Round], speed: Callable[[Part], float], base: str = BASE) -> Estimate:
-    """In percent."""
-    ratio = estimate_ratio(*([[speed(part) for part in one[of].parts] for one in rounds] for of in (name, base)), CALM)
-    return Estimate(100 * (1 - ratio.mean), 100 * (1 - ratio.high), 100 * (1 - ratio.low), ratio.count)
-
-
-def by_the_wall(part: Part) -> float:
-    return part.work.pieces / part.wall_s
-
-
-def by_cpu_time(part: Part) -> float:
-    """Without what it takes to pause it."""
-    return part.work.rate
-
-
 def show(report: Report, title: str, rounds: dict[int, list[Round]]) -> None:
     names = [name for name in rounds[RATES_HZ[0]][0] if name != BASE]
     speeds = {"wall": by_the_wall, "CPU time": by_cpu_time}
     found = {
-        f"{hz:,} Hz, {way}, %": {name: slowdown(name, each, speed) for name in names}
+        f"{hz:,} Hz, {way}, %": {name: slowdown(name, BASE, each, speed) for name in names}
         for way, speed in speeds.items()
         for hz, each in rounds.items()
     }
@@ -157,15 +140,15 @@ def show(report: Report, title: str, rounds: dict[int, list[Round]]) -> None:
 
 def judge(report: Report, rounds: dict[int, list[Round]]) -> None:
     for hz, each in rounds.items():
-        ours, wanted = slowdown(OURS, each, by_cpu_time), TARGETS_PERCENT[hz]
+        ours, wanted = slowdown(OURS, BASE, each), TARGETS_PERCENT[hz]
         report.target(f"slowdown at {hz:,} Hz", f"≤ {wanted}%", f"{ours.written()}%", ours.mean <= wanted)
         for speed in (by_cpu_time, by_the_wall):
-            control = slowdown(CONTROL, each, speed)
+            control = slowdown(CONTROL, BASE, each, speed)
             is_none = control.low <= 0 <= control.high
             report.control(
                 f"nothing against nothing {speed.__name__.replace('_', ' ')}, {hz:,} Hz", control.written(), is_none
             )
-        stopped = slowdown(STOPPER, each, by_the_wall)
+        stopped = slowdown(STOPPER, BASE, each, by_the_wall)
         report.control(f"stops are seen, {hz:,} Hz", stopped.written(), stopped.low > 3)
 
 
@@ -174,7 +157,7 @@ def judge_beside(report: Report, rounds: dict[int, list[Round]]) -> None:
         if SPY not in each[0]:
             report.note("py-spy is not in .venv: nothing is compared")
             return
-        slower = slowdown(SPY, each, by_the_wall, base=OURS)
+        slower = slowdown(SPY, OURS, each, by_the_wall)
         got = f"py-spy's program is {slower.written()}% slower"
         report.target(f"beside py-spy, {hz:,} Hz", "faster (the interval above 0)", got, slower.low > 0)
 

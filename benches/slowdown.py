@@ -3,8 +3,8 @@
     .venv/bin/python benches/slowdown.py [--check]
 
 A worker on each CPU; windows of a second with a sampler alternate with windows without one (ABBA). The slowdown is
-what the workers do less per second of their own CPU time, which no other process disturbs, plus the CPU time that the
-sampler's own processes take of the machine.
+what the workers do less per second of their own CPU time (harness/speed.py), plus the CPU time that the sampler's own
+processes take of the machine.
 
 Controls: windows without a sampler against windows without a sampler must show no difference, and the empty program at
 9,999 Hz must show one.
@@ -13,13 +13,17 @@ Controls: windows without a sampler against windows without a sampler must show 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from harness.estimate import Estimate, estimate
 from harness.load import workers
-from harness.machine import cpus
 from harness.report import Report
 from harness.samplers import LONG_SETTLING_S, Design, Nothing, Perf, Stackhound
-from harness.windows import Round, Window, measure_rounds
+from harness.speed import own_share, whole_slowdown
+from harness.windows import measure_rounds
+
+if TYPE_CHECKING:
+    from harness.estimate import Estimate
+    from harness.windows import Round
 
 HZ = 999
 CONTROL_HZ = 9_999
@@ -45,31 +49,18 @@ def main() -> None:
         rounds = measure_rounds(samplers, HZ, load, pairs, WINDOW_S, LONG_SETTLING_S)
         slow_rounds = measure_rounds([Nothing(BASE), tables, pointers], SLOW_HZ, load, pairs, WINDOW_S, LONG_SETTLING_S)
         fast_rounds = measure_rounds([Nothing(BASE), empty], CONTROL_HZ, load, max(1, pairs // 3), WINDOW_S)
-    slowdowns = {sampler.name: slowdown(sampler.name, rounds) for sampler in samplers[1:]}
+    slowdowns = {sampler.name: whole_slowdown(sampler.name, BASE, rounds) for sampler in samplers[1:]}
     show(report, slowdowns, rounds)
-    judge(report, slowdowns, rounds, slowdown(EMPTY, fast_rounds))
+    judge(report, slowdowns, rounds, whole_slowdown(EMPTY, BASE, fast_rounds))
     judge_tables(report, slowdowns, slow_rounds)
     report.finish()
 
 
-def slowdown(name: str, rounds: list[Round]) -> Estimate:
-    """In percent of the machine."""
-    return estimate([100 * (loss_of_work(one[name], one[BASE]) + collector_share(one[name])) for one in rounds])
-
-
-def loss_of_work(window: Window, base: Window) -> float:
-    return 1 - window.work.rate / base.work.rate
-
-
-def collector_share(window: Window) -> float:
-    return window.collector_cpu_s / (window.wall_s * len(cpus()))
-
-
 def show(report: Report, slowdowns: dict[str, Estimate], rounds: list[Round]) -> None:
-    collectors = {name: estimate([100 * collector_share(one[name]) for one in rounds]) for name in slowdowns}
+    collectors = {name: own_share(name, rounds) for name in slowdowns}
     rows = [(name, whole.written(), collectors[name].written()) for name, whole in slowdowns.items()]
     report.table(
-        f"slowdown of a busy machine at {HZ} Hz (trimmed mean, 95% interval)",
+        f"slowdown of a busy machine at {HZ} Hz (95% interval)",
         ("sampler", "slowdown, %", "of it its own processes, %"),
         rows,
         {"slowdown_percent": slowdowns, "collector_percent": collectors},
@@ -77,10 +68,7 @@ def show(report: Report, slowdowns: dict[str, Estimate], rounds: list[Round]) ->
 
 
 def judge(report: Report, slowdowns: dict[str, Estimate], rounds: list[Round], fast_empty: Estimate) -> None:
-    difference = estimate([
-        100 * (loss_of_work(one[OURS], one[PERF]) + collector_share(one[OURS]) - collector_share(one[PERF]))
-        for one in rounds
-    ])  # fmt: skip
+    difference = whole_slowdown(OURS, PERF, rounds)
     got = f"{difference.written()} points beside perf"
     report.target("slowdown at 999 Hz", "below perf's (the interval below 0)", got, difference.high < 0)
     control = slowdowns[CONTROL]
@@ -94,11 +82,7 @@ def judge_tables(report: Report, slowdowns: dict[str, Estimate], slow_rounds: li
     report.target(
         "tables beside frame pointers, 999 Hz", f"≤ {TARGET_TIMES} ×", f"{times:.2f} ×", times <= TARGET_TIMES
     )
-    difference = estimate([
-        100 * (loss_of_work(one[OURS], one[FRAME_POINTERS]) + collector_share(one[OURS])
-               - collector_share(one[FRAME_POINTERS]))
-        for one in slow_rounds
-    ])  # fmt: skip
+    difference = whole_slowdown(OURS, FRAME_POINTERS, slow_rounds)
     got = f"{difference.written()} points"
     report.target("tables beside frame pointers, 99 Hz", "no difference (0 in the interval, or above it)", got,
                   difference.low <= 0)  # fmt: skip
