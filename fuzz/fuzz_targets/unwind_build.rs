@@ -9,7 +9,9 @@ use stackhound_core::unwind::{PAGE_BITS, TableView, build};
 fuzz_target!(|file: &[u8]| {
     let Ok(table) = build(file) else { return };
     for page in 0..table.pages.len() as u64 {
-        let _ = table.rule_at(ObjectAddr(((table.first_page + page + 1) << PAGE_BITS) - 1));
+        let _ = table.rule_at(ObjectAddr(
+            (table.first_page + page + 1).wrapping_shl(PAGE_BITS).wrapping_sub(1),
+        ));
     }
     let bytes = table.to_bytes();
     let mut words = vec![0_u64; bytes.len().div_ceil(8)];

@@ -51,6 +51,7 @@ use go::Go;
 use landmarks::Landmarks;
 use layers::Layer;
 use pieces::Pieces;
+use table::LAST_PAGE;
 use writer::Writer;
 
 /// The table of an ELF file's code.
@@ -83,7 +84,7 @@ fn build_unguarded(file: &[u8]) -> Result<Table, Error> {
 /// What of the code is no further from its beginning than a table spans.
 fn within_a_table(mut code: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let first = code.first().map_or(0, |range| range.start >> PAGE_BITS);
-    let limit = first.saturating_add(MAX_PAGES as u64 - 1) << PAGE_BITS;
+    let limit = (first + MAX_PAGES as u64 - 1).min(LAST_PAGE) << PAGE_BITS;
     for range in &mut code {
         range.end = range.end.min(limit);
     }

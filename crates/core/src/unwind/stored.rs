@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::rule::Rule;
 use super::statistics::Statistics;
-use super::table::{MAX_PAGES, MAX_RULES, PAGE_BITS, Page, Table, TableView, offset_of, rule_of};
+use super::table::{LAST_PAGE, MAX_PAGES, MAX_RULES, Page, Table, TableView, offset_of, rule_of};
 use crate::Error;
 
 const MAGIC: [u8; 8] = *b"shunwind";
@@ -104,7 +104,7 @@ impl<'t> TableView<'t> {
         are_pages_sound
             && next_row as usize == self.rows.len()
             && self.pages.len() <= MAX_PAGES
-            && self.first_page <= (u64::MAX >> PAGE_BITS) - MAX_PAGES as u64
+            && self.first_page <= LAST_PAGE + 1 - self.pages.len() as u64
             && self.rules.len() <= MAX_RULES
             && self.rules.first() == Some(&Rule::NONE)
             && self.rules.iter().all(Rule::is_sound)
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::address::ObjectAddr;
     use crate::random::Random;
-    use crate::unwind::build;
+    use crate::unwind::{PAGE_BITS, build};
 
     fn our_own() -> Table {
         build(&std::fs::read(std::env::current_exe().unwrap()).unwrap()).unwrap()

@@ -18,6 +18,9 @@ pub const MAX_RULES: usize = 1 << RULE_BITS;
 /// Pages that a table can have: 4 GiB of addresses. Chromium has 50,000.
 pub const MAX_PAGES: usize = 1 << 20;
 
+/// The page of the last address that there is.
+pub(super) const LAST_PAGE: u64 = u64::MAX >> PAGE_BITS;
+
 /// The rows of 4 KiB of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

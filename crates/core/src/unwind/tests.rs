@@ -4,6 +4,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use zerocopy::IntoBytes;
 
 use super::*;
 use crate::address::ObjectAddr;
@@ -79,6 +80,15 @@ fn rule_at(table: &Table, offset: u64) -> Rule {
 
 fn frame(bytes: i32) -> Rule {
     Rule::x86_64_frame(bytes)
+}
+
+/// What is written is read again.
+fn assert_survives_the_disk(table: &Table) {
+    let bytes = table.to_bytes();
+    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+    let aligned = &mut words.as_mut_bytes()[..bytes.len()];
+    aligned.copy_from_slice(&bytes);
+    assert_eq!(TableView::from_bytes(aligned).unwrap(), table.view());
 }
 
 /// Each address has the rule of its function and instruction; a short gap is padding, a long one is not known.
@@ -399,13 +409,7 @@ fn damaged_go_tables_do_no_harm() {
                 let at = random.below(whole.len() as u32) as usize;
                 file.sections[0].2[at] = random.next() as u8;
             }
-            let bytes = file.table().to_bytes();
-            let words: Vec<u64> = bytes
-                .chunks(8)
-                .map(|chunk| chunk.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b)))
-                .collect();
-            let aligned = &zerocopy::IntoBytes::as_bytes(words.as_slice())[..bytes.len()];
-            assert!(TableView::from_bytes(aligned).is_ok());
+            assert_survives_the_disk(&file.table());
         }
     }
 }
@@ -447,6 +451,20 @@ fn claims_are_cut() {
     file.sections
         .push((".debug_frame", 0, debug_frame(&[(0, 1 << 60, &PUSHED)])));
     assert_eq!(rule_at(&file.table(), 63), frame(16));
+}
+
+/// Code at the very end of all addresses gives a table like any other, from a file that is written and read again.
+#[test]
+fn the_last_addresses_are_addresses() {
+    for start in [0xffff_fffe_ffff_f000, 0xffff_ffff_0000_0000, 0xffff_ffff_ffff_e000_u64] {
+        let mut file = File::new(X86_64, 0xfff).bytes();
+        file[64 + 16..64 + 24].copy_from_slice(&start.to_le_bytes());
+        let entry = start + 8;
+        file[24..32].copy_from_slice(&entry.to_le_bytes());
+        let table = build(&file).unwrap();
+        assert_eq!(table.rule_at(ObjectAddr(entry)), Some(&Rule::END), "{start:#x}");
+        assert_survives_the_disk(&table);
+    }
 }
 
 /// A million functions at one address, a million remembered states, a CIE that is its own: each ends soon, and counts.
