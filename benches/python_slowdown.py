@@ -9,6 +9,7 @@ and at 1,000 Hz; first without the peers, in more rounds, because so little is t
 The slowdown is what the program does less in a second of the clock on the wall: a sampler that pauses it takes time in
 which nothing runs. What it does less in a second of its own CPU time is told with less noise: of stackhound, which
 never pauses the program, that is all there is, and it is judged by it. harness/speed.py has how speeds are compared.
+An empty program at the same rate tells what the interrupts alone take.
 
 The walk's cost is the difference in the BPF program between samples with and without Python's frames (--no-python).
 
@@ -32,7 +33,7 @@ from harness.estimate import estimate
 from harness.load import busy, working
 from harness.machine import cpus
 from harness.report import Report
-from harness.samplers import Nothing, Process, Stackhound
+from harness.samplers import Design, Nothing, Process, Stackhound
 from harness.speed import by_cpu_time, by_the_wall, slowdown
 from harness.windows import measure_rounds
 
@@ -50,6 +51,7 @@ WALK_HZ = 5_000
 WALK_WINDOW_S = 4.0  # code objects that are older than a second are looked at less often
 PROGRAM = BENCHES / "programs" / "python_pieces.py"
 BASE, CONTROL, OURS, STOPPER, SPY = "nothing", "nothing again", "stackhound", "stopped 50 times a second", "py-spy"
+EMPTY = "empty program"
 WITH, WITHOUT = "native and Python", "native alone"
 WALKS = {WITH: (), WITHOUT: ("--no-python",)}
 STOPPER_CODE = """
@@ -101,7 +103,7 @@ def main() -> None:
         pid = load.processes[0].pid
         mine = Stackhound("-p", str(pid), name=OURS)
         alone, beside = (
-            (Nothing(BASE), Nothing(CONTROL), Stopper(pid), mine),
+            (Nothing(BASE), Nothing(CONTROL), Stopper(pid), Design("empty", EMPTY), mine),
             (Nothing(BASE), mine, *peers(pid)),
         )
         rounds = {hz: measure_rounds(alone, hz, load, 2 * pairs, WINDOW_S) for hz in RATES_HZ}

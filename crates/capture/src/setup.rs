@@ -22,14 +22,19 @@ pub fn scan_first(options: &Options, intake: &mut Intake) -> Vec<u32> {
     all
 }
 
-/// Of each CPU: a second's worth of records of 1 KiB, 128 KiB to 2 MiB. Linux 5.10 takes no value of 4 MiB or more.
+/// Up to this rate, a second of the longest stacks is little.
+pub const SLOW_HZ: u64 = 128;
+
+/// Of each CPU: a second's worth of records of 1 KiB, up to [`SLOW_HZ`] of 2 KiB, at most 2 MiB. Linux 5.10 takes no
+/// value of 4 MiB or more.
 pub fn ring_bytes(options: &Options) -> usize {
     const RECORD_BYTES: u64 = 1024;
+    const LONG_RECORD_BYTES: u64 = 2048;
     const LEAST_BYTES: usize = 8192;
     const { assert!(LEAST_BYTES > size_of::<abi::Sample>()) };
     let wanted = match options.ring_bytes {
         Some(bytes) => bytes.max(LEAST_BYTES),
-        None => (options.fastest_hz() * RECORD_BYTES).clamp(128 << 10, 2 << 20) as usize,
+        None => (options.fastest_hz() * RECORD_BYTES).clamp(SLOW_HZ * LONG_RECORD_BYTES, 2 << 20) as usize,
     };
     wanted.next_power_of_two().min(1 << 30)
 }
