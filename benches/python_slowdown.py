@@ -110,7 +110,7 @@ def main() -> None:
         peer_rounds = {hz: measure_rounds(beside, hz, load, pairs, WINDOW_S) for hz in RATES_HZ}
         both = [Stackhound("-p", str(pid), *options, name=name) for name, options in WALKS.items()]
         with bpf_statistics():
-            walks = measure_rounds(both, WALK_HZ, load, max(1, pairs // 2), WALK_WINDOW_S)
+            walks = measure_rounds(both, WALK_HZ, load, max(1, pairs // 2), WALK_WINDOW_S, counts_runs=True)
     show(report, "slowdown of a Python program", rounds)
     judge(report, rounds)
     show(report, "the same beside others", peer_rounds)

@@ -44,7 +44,7 @@ def main() -> None:
     pairs = 1 if options.check else options.pairs
     report = Report("sample_cost", {"hz": HZ, "depth_frames": DEPTH_FRAMES, "pairs": pairs, "window_s": WINDOW_S})
     with workers() as load, bpf_statistics():
-        rounds = measure_rounds(make_samplers(), HZ, load, pairs, WINDOW_S)
+        rounds = measure_rounds(make_samplers(), HZ, load, pairs, WINDOW_S, counts_runs=True)
     in_program = {name: estimate([one[name].ns_a_run for one in rounds]) for name in DESIGNS}
     in_all = {name: lost_ns_a_sample(name, rounds) for name in rounds[0] if name != BASE}
     ratios = {name: ratio_to_floor(name, rounds) for name in DESIGNS}

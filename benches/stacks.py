@@ -284,7 +284,7 @@ def measure_walk(report: Report, pairs: int) -> None:
         Stackhound(name="tables"),
     ]
     with workers(WALK_FRAMES) as load, bpf_statistics():
-        rounds = measure_rounds(samplers, WALK_HZ, load, pairs, 0.5)
+        rounds = measure_rounds(samplers, WALK_HZ, load, pairs, 0.5, counts_runs=True)
     costs = {sampler.name: estimate([one[sampler.name].ns_a_run for one in rounds]) for sampler in samplers}
     rows = [(name, cost.written(0)) for name, cost in costs.items()]
     report.table(

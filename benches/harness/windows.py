@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Of a window: what a neighbour on the same core takes comes and goes within a second.
 PARTS = 10
+#: While a sampler settles. Who looks is sampled, too: when a window begins, its code must be known.
+SETTLING_PARTS = 300
 
 
 @dataclass(frozen=True)
@@ -52,36 +54,44 @@ Round = dict[str, Window]
 
 
 def measure_rounds(
-    samplers: Sequence[Sampler], hz: int, load: Workers, pairs: int, window_s: float, settling_s: float = SETTLING_S
+    samplers: Sequence[Sampler],
+    hz: int,
+    load: Workers,
+    pairs: int,
+    window_s: float,
+    settling_s: float = SETTLING_S,
+    *,
+    counts_runs: bool = False,
 ) -> list[Round]:
-    """Rounds in pairs: one in an order by chance, one in the reverse (ABBA)."""
+    """Rounds in pairs: one in an order by chance, one in the reverse (ABBA).
+
+    Args:
+        counts_runs: of BPF programs, while their statistics are on: looking at them takes long.
+    """
     chance = random.Random(1)
     rounds: list[Round] = []
     for pair in range(pairs):
         order = chance.sample(samplers, len(samplers))
-        rounds.extend(measure_round(turn, hz, load, window_s, settling_s) for turn in (order, order[::-1]))
+        for turn in (order, order[::-1]):
+            windows = {one.name: measure(one, hz, load, window_s, settling_s, counts_runs) for one in turn}
+            rounds.append(windows)
         _show_progress(f"{hz} Hz, round {2 * pair + 2} of {2 * pairs}")
     return rounds
 
 
-def measure_round(
-    samplers: Sequence[Sampler], hz: int, load: Workers, window_s: float, settling_s: float = SETTLING_S
-) -> Round:
-    return {sampler.name: measure(sampler, hz, load, window_s, settling_s) for sampler in samplers}
-
-
-def measure(sampler: Sampler, hz: int, load: Workers, window_s: float, settling_s: float = SETTLING_S) -> Window:
-    with running(sampler, hz, settling_s):
-        begin = _look(sampler, load)
+def measure(sampler: Sampler, hz: int, load: Workers, window_s: float, settling_s: float, counts_runs: bool) -> Window:
+    with running(sampler, hz, settling_s=0):
+        _watch(load, settling_s, SETTLING_PARTS)
+        begin = _look(sampler, load, counts_runs)
         parts = _watch(load, window_s)
-        end = _look(sampler, load)
+        end = _look(sampler, load, counts_runs)
     return _between(begin, end, parts)
 
 
-def _watch(load: Workers, window_s: float) -> Sequence[Part]:
+def _watch(load: Workers, window_s: float, parts: int = PARTS) -> Sequence[Part]:
     looks = [(time.monotonic(), load.progress())]
-    for _ in range(PARTS):
-        time.sleep(window_s / PARTS)
+    for _ in range(parts):
+        time.sleep(window_s / parts)
         looks.append((time.monotonic(), load.progress()))
     return [Part(to_s - from_s, to.since(since)) for (from_s, since), (to_s, to) in pairwise(looks)]
 
@@ -94,8 +104,9 @@ class _Look:
     runs: Runs | None
 
 
-def _look(sampler: Sampler, load: Workers) -> _Look:
-    return _Look(time.monotonic(), load.progress(), sampler.collector_cpu_ns(), sampler.runs())
+def _look(sampler: Sampler, load: Workers, counts_runs: bool) -> _Look:
+    runs = sampler.runs() if counts_runs else None
+    return _Look(time.monotonic(), load.progress(), sampler.collector_cpu_ns(), runs)
 
 
 def _between(begin: _Look, end: _Look, parts: Sequence[Part]) -> Window:
