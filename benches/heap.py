@@ -5,7 +5,8 @@
 A program allocates and frees blocks of 16 to 575 bytes, and computes in between so much that it makes a million
 allocations a second (programs/allocations.c). It runs by itself, by itself again (the control), under stackhound's
 library in LD_PRELOAD, with uprobes on the C library's functions, and under heaptrack, in turns. The slowdown is what it
-takes more of its own CPU time, in which traps are.
+takes more of its own CPU time, in which traps are. It has a CPU of its own, and the others are kept busy by what gives
+way to everything else; harness/speed.py has why calm runs are compared.
 
 Then what was in use at the end of a program is held against what that program says (tests/fixtures/workloads/heap.c).
 
@@ -23,8 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.build import OUTPUT, REPOSITORY, STACKHOUND, compile_program
-from harness.estimate import Estimate, estimate
+from harness.estimate import Estimate, estimate, estimate_ratio
+from harness.load import busy
+from harness.machine import cpus
 from harness.report import Report
+from harness.speed import CALM
 from stackhound import load
 
 if TYPE_CHECKING:
@@ -60,7 +64,8 @@ class Recorder(NamedTuple):
     def run(self, program: Path, count: int, rounds: int) -> Run:
         with tempfile.TemporaryDirectory(prefix="stackhound-bench-") as directory:
             words = [word.format(directory=directory) for word in self.words]
-            command = (*words, program, str(count), str(rounds))
+            pinned = ("taskset", "--cpu-list", str(cpus()[0]))
+            command = (*words, *pinned, program, str(count), str(rounds))
             done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory)
         found = re.search(r"^(\d+) (\d+)$", done.stdout, re.MULTILINE)
         assert found, done.stdout
@@ -97,15 +102,15 @@ def main() -> None:
 
 
 def compare_times(report: Report, program: Path, pairs: int) -> None:
-    rounds = find_rounds(program)
     ways = recorders()
     if all(way.name != PEER for way in ways):
         report.note("heaptrack is not here")
-    runs = measure(ways, program, rounds, pairs)
+    with busy(cpus()[1:]):
+        runs = measure(ways, program, find_rounds(program), pairs)
     rate = estimate([COUNT / run.cpu_ns * 1e9 for run in runs[BASE]])
     slowdowns = {way.name: slowdown(runs, way.name) for way in ways[1:]}
     report.table(
-        f"slowdown at {rate.written(0)} allocations a second (trimmed mean, 95% interval)",
+        f"slowdown at {rate.written(0)} allocations a second (calm runs, 95% interval)",
         ("recorder", "slowdown, % of CPU time"),
         [(name, found.written()) for name, found in slowdowns.items()],
         slowdowns | {"per_s": rate},
@@ -136,8 +141,9 @@ def measure(ways: Sequence[Recorder], program: Path, rounds: int, pairs: int) ->
 
 def slowdown(runs: dict[str, list[Run]], name: str) -> Estimate:
     """In percent of CPU time."""
-    pairs = zip(runs[name], runs[BASE], strict=True)
-    return estimate([100 * (one.cpu_ns / base.cpu_ns - 1) for one, base in pairs])
+    base, times = ([[1 / run.cpu_ns] for run in runs[of]] for of in (BASE, name))
+    ratio = estimate_ratio(base, times, CALM)
+    return Estimate(100 * (ratio.mean - 1), 100 * (ratio.low - 1), 100 * (ratio.high - 1), ratio.count)
 
 
 # --- How exact it is --------------------------------------------------------------------------------------------------

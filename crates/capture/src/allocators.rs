@@ -30,6 +30,10 @@ const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Calls that calibrate what a trap takes, in batches: the fastest one was disturbed least.
 const CALIBRATION_CALLS: u32 = 200;
 const CALIBRATION_BATCHES: u32 = 8;
+/// What a program works with between two calls: more than the first cache holds. A trap finds what it needs there
+/// replaced, and replaces what the program needs next.
+const CALIBRATION_BYTES: usize = 64 << 10;
+const CACHE_LINE_BYTES: usize = 64;
 
 /// (device, inode)
 type FileId = ((u32, u32), u64);
@@ -43,6 +47,7 @@ struct Allocator {
 
 /// What is watched, and what that costs.
 pub struct Allocators {
+    /// Of the time that passes; all of it: no limit.
     most_share: f64,
     trap_ns: f64,
     known: HashMap<FileId, Vec<UprobeSite>>,
@@ -74,7 +79,7 @@ impl Allocators {
         }
         let now = Instant::now();
         let mut allocators = Self {
-            most_share: options.heap_max_slowdown_percent / 100.0,
+            most_share: share_of(options.heap_max_slowdown_percent / 100.0),
             trap_ns: calibrate(programs)?,
             known: HashMap::new(),
             expected: options.heap_files.iter().filter_map(|path| read_file(path)).collect(),
@@ -121,8 +126,10 @@ impl Allocators {
             self.due = now + WINDOW;
             return Ok(None);
         }
-        self.close(programs)?;
-        self.due = self.begun + (self.taken + taken).div_f64(self.most_share);
+        let before = self.taken;
+        self.close(programs)?; // until that is done there are traps
+        let window = self.taken - before;
+        self.due = self.begun + (self.taken + window).div_f64(self.most_share);
         Ok(Some(self.window))
     }
 
@@ -249,6 +256,15 @@ fn cookie(call: Call) -> u32 {
     }
 }
 
+/// What makes a thread slower by this much, as a share of the time that passes. Twice as slow: no limit.
+fn share_of(slowdown: f64) -> f64 {
+    if slowdown < 1.0 {
+        slowdown / (1.0 + slowdown)
+    } else {
+        1.0
+    }
+}
+
 /// Stands for a function of an allocator.
 #[inline(never)]
 extern "C" fn trapped() {
@@ -275,12 +291,15 @@ fn calibrate(programs: &mut Programs) -> Result<f64> {
 /// Where this code cannot be found: of a virtual machine in 2026.
 const FALLBACK_TRAP_NS: f64 = 2_000.0;
 
-/// In CPU time of this thread.
+/// A call, and some work, in CPU time of this thread.
 fn fastest_call_ns() -> f64 {
+    let mut work = vec![1_u8; CALIBRATION_BYTES];
     let batches = (0..CALIBRATION_BATCHES).map(|_| {
         let begun_ns = cost::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
         for _ in 0..CALIBRATION_CALLS {
             std::hint::black_box(trapped as extern "C" fn())();
+            let lines = std::hint::black_box(&mut work).iter_mut().step_by(CACHE_LINE_BYTES);
+            lines.for_each(|byte| *byte = byte.wrapping_add(1));
         }
         cost::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(begun_ns)
     });
