@@ -39,6 +39,7 @@ TARGET_PERCENT = 0.1
 TARGET_RATIO = 1.02
 TARGET_IN_PLACE = 1.1
 PAIRS = 5
+MOST_S = 45.0  # of a measurement: 20 of them in a quarter of an hour at most
 REPEATED = ("add_up", "add_in_loop")
 #: The last one shows what a load does to a program that writes to memory.
 PLACED = ("add_up", "add_in_loop", "report")
@@ -55,7 +56,7 @@ def main() -> None:
     report = Report("bpf_programs", {"programs": PROGRAMS, "pairs": PAIRS})
     path = compile_fixture(SOURCE)
     look(report, path, 2 if is_check else READINGS)
-    plan = Plan(loads=2, most_loads=2, batches=2) if is_check else Plan()
+    plan = Plan(loads=2, most_loads=2, batches=2) if is_check else Plan(most_s=MOST_S)
     repeat(report, path, 1 if is_check else PAIRS, plan)
     compare_places(report, path, replace(plan, most_loads=min(plan.most_loads, 32)))
     report.finish()

@@ -91,6 +91,12 @@ def test_work_takes_longer_than_none(object_file: Path) -> None:
     assert work.instructions > nothing.instructions
 
 
+def test_a_measurement_that_comes_to_no_end_is_ended(object_file: Path) -> None:
+    result = bench(object_file, "add_in_loop", Plan(loads=2, most_loads=1_000, most_s=0, batches=2, spread=0))
+    assert len(result.loads) == 2
+    assert not result.is_conclusive
+
+
 def test_maps_are_prepared_and_return_values_are_checked(object_file: Path) -> None:
     element = (bytes(4), (42).to_bytes(4, "little"))
     result = bench(object_file, "answer", Plan(maps={"answers": [element]}, expected=42, **QUICK))

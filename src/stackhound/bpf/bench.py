@@ -42,8 +42,11 @@ CONTEXT_TYPES: Final = frozenset({"raw_tracepoint", "syscall"})
 
 #: What cannot be told apart: half of a clock cycle, about.
 FINEST_NS: Final = 0.25
-#: A call of it patches the kernel's code, so that only the kernel's own clock tells a run: whole ns.
+#: A call of it patches the kernel's code, so that only the kernel's own clock tells a run: whole ns. The patching takes
+#: tens of ms, so that there are fewer calls, and longer ones.
 XDP: Final = "xdp"
+XDP_TIMES_LONGER: Final = 4
+LEAST_BATCHES: Final = 2
 TRIAL_RUNS: Final = 1_000
 BATCH_S: Final = 0.001
 CALLS_A_LOAD: Final = 2_000  # where each run is a call
@@ -61,7 +64,8 @@ class Plan:
         expected: what it must return; None: always the same.
         maps: by map the elements to write first, (key, value).
         loads, most_loads: of the program: so many at least and at most.
-        batches: a load.
+        most_s: seconds after which it is not loaded any more.
+        batches: a load; of XDP a quarter, each four times as long.
         spread: the interval's width that is narrow enough, as a part of the value.
         place: makes what the program is attached to happen, for so many seconds; None: the kernel runs the program.
         interface: of the network, that an XDP program is attached to in its place.
@@ -73,6 +77,7 @@ class Plan:
     maps: Mapping[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
     loads: int = 8
     most_loads: int = 256
+    most_s: float = 120.0
     batches: int = 20
     spread: float = 0.02
     place: Callable[[float], None] | None = None
@@ -141,6 +146,7 @@ def bench(path: Path, program: str, plan: Plan) -> Result:
     medians: list[float] = []
     empties: list[float] = []
     values: set[int] = set()
+    begun_s = time.monotonic()
     while True:
         waiting = [Loaded(path, contained, plan) for _ in range(plan.loads)]
         random.shuffle(waiting)
@@ -150,7 +156,8 @@ def bench(path: Path, program: str, plan: Plan) -> Result:
             empties.append(empty_ns)
         interval = median_interval(medians)
         is_conclusive = interval.high - interval.low <= max(plan.spread * interval.value, 2 * FINEST_NS)
-        if is_conclusive or len(medians) + plan.loads > plan.most_loads:
+        is_enough = len(medians) + plan.loads > plan.most_loads or time.monotonic() - begun_s >= plan.most_s
+        if is_conclusive or is_enough:
             break
         for loaded in waiting:
             loaded.native.close()
@@ -190,6 +197,7 @@ def _runner(type_: str, plan: Plan) -> Callable[[Loaded, Plan, set[int]], tuple[
 def _run_packets(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, float]:
     """Ns of a run, and of an empty one, batch by batch in turn."""
     native, program = loaded.native, loaded.program
+    longer = XDP_TIMES_LONGER if loaded.type == XDP else 1
     with native_errors(), open_rings(native.id(program)) as rings:
         rings.empty()
         native.run(program, plan.packet, b"", 1)
@@ -198,9 +206,9 @@ def _run_packets(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, f
         trial = min(TRIAL_RUNS, fitting)
         value, elapsed_ns, mean_ns = native.run(program, plan.packet, b"", trial)
         each_ns = mean_ns if loaded.type == XDP else elapsed_ns / trial
-        repeat = min(fitting, max(TRIAL_RUNS, min(MOST_REPEATS, int(BATCH_S * 1e9 / max(1.0, each_ns)))))
+        repeat = min(fitting, max(TRIAL_RUNS, min(MOST_REPEATS, int(longer * BATCH_S * 1e9 / max(1.0, each_ns)))))
         own, empty = [], []
-        for _ in range(plan.batches):
+        for _ in range(max(LEAST_BATCHES, plan.batches // longer)):
             rings.empty()
             value, elapsed_ns, mean_ns = native.run(program, plan.packet, b"", repeat)
             values.add(value)

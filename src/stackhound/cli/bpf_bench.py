@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from stackhound.cli.examples import ExampleCommand
+from stackhound.cli.parameters import parse_duration
 from stackhound.cli.verbosity import verbose_option
 from stackhound.errors import UsageError
 
@@ -54,6 +55,7 @@ INCONCLUSIVE: Final = 4
 @click.option("--interface", default="", metavar="NAME", help="Of the network, to attach XDP to (with --in-place).")
 @click.option("--loads", type=click.IntRange(2), default=8, help="Load it so often at least.  [default: 8]")
 @click.option("--most-loads", type=click.IntRange(2), default=256, help="And at most.  [default: 256]")
+@click.option("--most-time", "most_s", type=parse_duration, default="2m", metavar="TIME", help="[default: 2m]")
 @click.option("--batches", type=click.IntRange(2), default=20, help="Measurements a load.  [default: 20]")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object with ns_per_run, its interval and all loads.")
 @click.pass_context
@@ -71,6 +73,7 @@ def command(
     interface: str,
     loads: int,
     most_loads: int,
+    most_s: float,
     batches: int,
     as_json: bool,
     **_: object,
@@ -78,7 +81,7 @@ def command(
     """Measure a program of OBJECT: nanoseconds a run, without what running takes.
 
     The same program is faster or slower by where it is loaded, so it is loaded anew until the median is known to 2%.
-    Exits with 4 where it does not come so far.
+    Exits with 4 where that takes more loads, or more time.
     """
     from stackhound.bpf.bench import Plan, bench
     from stackhound.bpf.fixtures import read_maps, read_packet
@@ -92,6 +95,7 @@ def command(
         maps=read_maps(maps_path) if maps_path else {},
         loads=loads,
         most_loads=most_loads,
+        most_s=most_s,
         batches=batches,
         place=_keep_running(place) if place else None,
         interface=interface,
