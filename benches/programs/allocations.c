@@ -1,4 +1,7 @@
-/* Allocates and frees, with some work in between: allocations COUNT ROUNDS. Prints its CPU and wall time in nanoseconds. */
+/* Allocates and frees, with some work in between: allocations COUNT ROUNDS CPU. Prints its CPU and wall time in
+ * nanoseconds. */
+#define _GNU_SOURCE
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +37,11 @@ int main(int argc, char **argv)
 	long count = argc > 1 ? atol(argv[1]) : 0, rounds = argc > 2 ? atol(argv[2]) : 0;
 	long long wall_ns = now_ns(CLOCK_MONOTONIC), cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID);
 	unsigned random = 1;
+	cpu_set_t only;
 
+	CPU_ZERO(&only);
+	CPU_SET(argc > 3 ? atoi(argv[3]) : 0, &only);
+	sched_setaffinity(0, sizeof(only), &only);
 	for (long at = 0; at < count; at++) {
 		random = random * 1664525 + 1013904223;
 		replace(random >> 19, 16 + (random >> 8) % 560);
