@@ -140,8 +140,8 @@ def measure(ways: Sequence[Recorder], program: Path, rounds: int, pairs: int) ->
 
 def slowdown(runs: dict[str, list[Run]], name: str) -> Estimate:
     """In percent of CPU time."""
-    base, times = ([[1 / run.cpu_ns] for run in runs[of]] for of in (BASE, name))
-    ratio = estimate_ratio(base, times, CALM)
+    base_speeds, speeds = ([[1 / run.cpu_ns] for run in runs[of]] for of in (BASE, name))
+    ratio = estimate_ratio(base_speeds, speeds, CALM)
     return Estimate(100 * (ratio.mean - 1), 100 * (ratio.low - 1), 100 * (ratio.high - 1), ratio.count)
 
 
