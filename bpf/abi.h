@@ -266,12 +266,13 @@ struct dumped {
 
 #define COMMAND_LINE_BYTES 4096 /* a power of two; what is longer is cut */
 
-/* A program that begins; of the command line only as many bytes as it has. */
+/* A program that begins; of the command line only as many bytes as it has. Or a process that was moved. */
 struct new_program {
 	u64 boottime_ns;
 	u64 cgroup; /* number of its version-2 control group */
 	u32 tgid;   /* as the collector's PID namespace has it */
-	u32 command_line_bytes;
+	u16 command_line_bytes;
+	u16 has_moved; /* to another control group; nothing else is told then */
 	u8 command_line[COMMAND_LINE_BYTES];
 };
 

@@ -41,15 +41,24 @@ static __always_inline bool is_urgent(struct mm_struct *mm)
 	return bpf_map_lookup_elem(&urgent_programs, &key);
 }
 
+static __always_inline void push_new_program(struct new_program *program, u32 command_line_bytes, u64 flags)
+{
+	u32 head = offsetof(struct new_program, command_line);
+	struct counters *counters;
+
+	if (!bpf_ringbuf_output(&new_programs, program, head + command_line_bytes, flags))
+		return;
+	counters = this_cpu_counters(HOOK_EVENT);
+	if (counters)
+		counters->untold_command_lines++;
+}
+
 static __always_inline void tell_command_line(struct task_struct *task, u32 tgid)
 {
 	struct mm_struct *mm = READ(task, mm);
 	u64 start = READ(mm, arg_start);
 	u64 bytes = READ(mm, arg_end) - start;
-	u32 head = offsetof(struct new_program, command_line);
 	struct new_program *program;
-	struct counters *counters;
-	u64 flags;
 	u32 zero = 0;
 
 	program = bpf_map_lookup_elem(&new_program_scratch, &zero);
@@ -64,12 +73,23 @@ static __always_inline void tell_command_line(struct task_struct *task, u32 tgid
 	program->cgroup = bpf_get_current_cgroup_id();
 	program->tgid = tgid;
 	program->command_line_bytes = bytes;
-	flags = is_urgent(mm) ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
-	if (!bpf_ringbuf_output(&new_programs, program, head + bytes, flags))
+	program->has_moved = 0;
+	push_new_program(program, bytes, is_urgent(mm) ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+/* Its children begin where it is now. */
+static __always_inline void tell_move(u32 tgid)
+{
+	u32 zero = 0;
+	struct new_program *program = bpf_map_lookup_elem(&new_program_scratch, &zero);
+
+	if (!program)
 		return;
-	counters = this_cpu_counters(HOOK_EVENT);
-	if (counters)
-		counters->untold_command_lines++;
+	program->boottime_ns = bpf_ktime_get_boot_ns();
+	program->tgid = tgid;
+	program->command_line_bytes = 0;
+	program->has_moved = 1;
+	push_new_program(program, 0, BPF_RB_NO_WAKEUP);
 }
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /*
  * Keeps the set of sampled processes true: children join at fork, a held COMMAND at its exec, the dead leave; and what is
- * known of mappings: an exec ends it; and tells what the new program was called with. All run in process context.
+ * known of mappings: an exec ends it; and tells what the new program was called with, and who was moved to another control
+ * group. All run in process context.
  */
 #include "maps.h"
 #include "task.h"
@@ -72,6 +73,20 @@ int BPF_PROG(tell_program, struct task_struct *task)
 	if (!tgid || (config.filter_targets && !bpf_map_lookup_elem(&targets, &tgid)))
 		return 0;
 	tell_command_line(task, tgid);
+	return 0;
+}
+
+/* A thread of a process may be elsewhere than the process. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(follow_move, struct cgroup *cgroup, const char *path, struct task_struct *task, bool threadgroup)
+{
+	u32 tgid = collector_tgid(task);
+
+	if (!tgid || (!threadgroup && task->pid != task->tgid))
+		return 0;
+	if (config.filter_targets && !bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+	tell_move(tgid);
 	return 0;
 }
 

@@ -6,15 +6,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from fixtures.terminal import run_on_terminal
 from stackhound.profile import load
-from support_recordings import wait_until_it_samples
+from support_recordings import wait_for, wait_until_it_samples
 from support_workloads import Program, build
 
 pytestmark = pytest.mark.ebpf
@@ -147,6 +149,23 @@ def test_only_one_cgroup_is_recorded(spinner, cgroup):
         inside.kill()
     assert sampled(load("stackhound.hound")) == {inside.pid}
     assert inside.pid != spinner.pid
+
+
+def test_a_process_that_is_moved_to_another_cgroup_is_said_to_be_there_and_so_are_its_children(cgroup):
+    with subprocess.Popen(["sh", "-c", f"while :; do {WORK}; sh -c '{WORK}'; done"]) as shell:
+        recording = subprocess.Popen([*HERE, "record", "-F", "999"], stderr=subprocess.DEVNULL)
+        wait_until_it_samples(recording.pid)
+        (cgroup / "cgroup.procs").write_text(str(shell.pid))
+        time.sleep(1)
+        recording.send_signal(signal.SIGINT)
+        assert recording.wait(60) == 0
+        shell.kill()
+    wait_for(lambda: not (cgroup / "cgroup.procs").read_text(), "the last of its children")
+    processes = load("stackhound.hound").table("processes")
+    pids, parents, cgroups = (processes[name].to_pylist() for name in ("pid", "parent_pid", "cgroup"))
+    of_children = [path for path, parent in zip(cgroups, parents, strict=True) if parent == shell.pid]
+    assert cgroups[pids.index(shell.pid)] == f"/{cgroup.name}"
+    assert of_children[-1] == f"/{cgroup.name}"
 
 
 def test_the_collector_leaves_itself_out_unless_asked_for(spinner):

@@ -58,15 +58,18 @@ impl NewPrograms {
 fn parse(record: &[u8]) -> Option<ProcessEvent> {
     let (head, command_line) = record.split_at_checked(offset_of!(abi::NewProgram, command_line))?;
     let word = |at: usize| Some(u64::from_ne_bytes(*head.get(at..)?.first_chunk()?));
-    let half = |at: usize| Some(u32::from_ne_bytes(*head.get(at..)?.first_chunk()?));
-    let bytes = half(offset_of!(abi::NewProgram, command_line_bytes))? as usize;
+    let short = |at: usize| Some(u16::from_ne_bytes(*head.get(at..)?.first_chunk()?));
+    let tgid = offset_of!(abi::NewProgram, tgid);
+    let bytes = short(offset_of!(abi::NewProgram, command_line_bytes))?;
+    let begin = Change::Begin {
+        command_line: command_line.get(..bytes.into())?.to_vec(),
+        cgroup: word(offset_of!(abi::NewProgram, cgroup))?,
+    };
+    let has_moved = short(offset_of!(abi::NewProgram, has_moved))? != 0;
     Some(ProcessEvent {
         time_ns: word(offset_of!(abi::NewProgram, boottime_ns))?,
-        pid: half(offset_of!(abi::NewProgram, tgid))?,
-        change: Change::Begin {
-            command_line: command_line.get(..bytes)?.to_vec(),
-            cgroup: word(offset_of!(abi::NewProgram, cgroup))?,
-        },
+        pid: u32::from_ne_bytes(*head.get(tgid..)?.first_chunk()?),
+        change: if has_moved { Change::Move } else { begin },
     })
 }
 
@@ -80,7 +83,8 @@ mod tests {
         record.extend(77u64.to_ne_bytes());
         record.extend(5u64.to_ne_bytes());
         record.extend(42u32.to_ne_bytes());
-        record.extend(4u32.to_ne_bytes());
+        record.extend(4u16.to_ne_bytes());
+        record.extend(0u16.to_ne_bytes());
         record.extend(b"ls\0/and what follows in the ring");
         let change = Change::Begin {
             command_line: b"ls\0/".to_vec(),
@@ -92,6 +96,8 @@ mod tests {
             change,
         };
         assert_eq!(parse(&record), Some(expected));
+        record[22] = 1;
+        assert_eq!(parse(&record).unwrap().change, Change::Move);
         assert_eq!(parse(&record[..27]), None);
         assert_eq!(parse(&record[..9]), None);
     }

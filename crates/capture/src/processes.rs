@@ -98,13 +98,14 @@ impl Processes {
     /// Takes note of what a process did.
     pub fn apply(&mut self, event: ProcessEvent, files: &mut FileStore, profile: &mut Profile) {
         let ProcessEvent { time_ns, pid, change } = event;
-        if !matches!(change, Change::Exit { .. } | Change::Begin { .. }) {
+        if !matches!(change, Change::Exit { .. } | Change::Begin { .. } | Change::Move) {
             *self.changed.entry(pid).or_default() |= matches!(change, Change::Exec { .. });
         }
         match change {
             Change::Fork { parent } => self.fork(pid, parent),
             Change::Exec { comm } => self.exec(pid, &comm, time_ns, profile),
             Change::Begin { command_line, cgroup } => self.begin(pid, &command_line, cgroup, profile),
+            Change::Move => self.forget_cgroup(pid),
             Change::Exit { tid } => self.exit(pid, tid, time_ns, profile),
             Change::Map(map) => self.map(pid, &map, time_ns, files),
         }
@@ -122,7 +123,9 @@ impl Processes {
             start_ticks: 0,
             ..from.info.clone()
         };
+        let is_somewhere = !info.program.cgroup.is_empty();
         let child = Instance {
+            unread: if is_somewhere { Unread::Nothing } else { Unread::Cgroup },
             mappings: Arc::clone(&from.mappings),
             dumps: from.dumps.clone(),
             ..Instance::empty(info)
@@ -161,7 +164,8 @@ impl Processes {
         self.by_pid.insert(pid, program);
     }
 
-    /// What the new program was called with. Control groups of version 1 are asked of /proc.
+    /// What the new program was called with. Where only control groups of version 1 are, it is in that of its parent,
+    /// unless it was moved.
     fn begin(&mut self, pid: u32, command_line: &[u8], cgroup: u64, profile: &mut Profile) {
         let Some(instance) = self.by_pid.get_mut(&pid) else {
             return;
@@ -174,9 +178,21 @@ impl Processes {
             program.cgroup = path.into();
         }
         if instance.unread == Unread::Program {
-            instance.unread = if is_told { Unread::Nothing } else { Unread::Cgroup };
+            let is_known = !program.cgroup.is_empty();
+            instance.unread = if is_known { Unread::Nothing } else { Unread::Cgroup };
         }
         instance.describe(profile);
+    }
+
+    /// It is asked of /proc when the process, or one that it begins meanwhile, is sampled.
+    fn forget_cgroup(&mut self, pid: u32) {
+        let Some(instance) = self.by_pid.get_mut(&pid) else {
+            return;
+        };
+        instance.info.program.cgroup.clear();
+        if instance.unread == Unread::Nothing {
+            instance.unread = Unread::Cgroup;
+        }
     }
 
     /// A process ends with its last thread: when its first one has ended, the end of each other one may be that.

@@ -16,6 +16,10 @@ use crate::perf_event;
 /// Data pages of a CPU's ring, a power of two: 128 KiB hold about 1,000 new mappings.
 const DATA_PAGES: usize = 32;
 
+/// Who waits is woken when this much was written: less than a program's fork, exec and first mappings, since it may not
+/// live long; more than the ends of a few processes, of which nobody has to know at once.
+const WAKEUP_BYTES: u32 = 400;
+
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_DUMMY: u64 = 9;
 const PERF_SAMPLE_TID: u64 = 1 << 1;
@@ -61,6 +65,8 @@ pub enum Change {
         /// Number of its version-2 control group.
         cgroup: u64,
     },
+    /// It was moved to another control group.
+    Move,
     /// One of its threads ended.
     Exit {
         /// The thread; the first one has the process's id.
@@ -145,7 +151,7 @@ impl Sideband {
         self.lost
     }
 
-    /// Each is readable when a process has changed.
+    /// Each is readable when processes have changed: one that exits, or maps one more library, may wait for others.
     pub fn fds(&self) -> impl Iterator<Item = RawFd> {
         self.rings.iter().map(|(_, ring)| ring.fd.as_raw_fd())
     }
@@ -177,7 +183,7 @@ impl Ring {
         attributes.set_use_clockid(1);
         attributes.clockid = libc::CLOCK_BOOTTIME;
         attributes.set_watermark(1);
-        attributes.__bindgen_anon_2.wakeup_watermark = 1; // wake for each record: a new process may not live long
+        attributes.__bindgen_anon_2.wakeup_watermark = WAKEUP_BYTES;
         let fd = perf_event::open(&attributes, -1, cpu as i32)?;
         let ring = Self::map(fd)?;
         perf_event::enable(&ring.fd)?;

@@ -211,7 +211,7 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: Block
         Some("tell_allocation" | "tell_free" | "tell_count") => options.heap_library.is_some(),
         Some("enter_allocator" | "leave_allocator") => options.heap_uprobes,
         Some("forget_mappings") => options.unwind,
-        Some("tell_program") => true,
+        Some("tell_program" | "follow_move") => true,
         Some("follow_fork") => has_targets && options.inherit,
         Some("release_held") => !options.held_pids.is_empty(),
         Some("begin_faults" | "sum_faults") => fault_totals::are_wanted(options, triggers),
@@ -223,11 +223,9 @@ fn is_wanted(name: &OsStr, options: &Options, triggers: &[Trigger], block: Block
 /// The programs of bpf/lifecycle.bpf.c, which run for every process.
 fn attach_followers(object: &mut Object) -> Result<Vec<Link>> {
     let is_follower = |program: &ProgramMut<'_>| {
-        program.autoload()
-            && program
-                .section()
-                .as_encoded_bytes()
-                .starts_with(b"tp_btf/sched_process_")
+        let hook = program.section().as_encoded_bytes().strip_prefix(b"tp_btf/");
+        let is_of_processes = |hook: &[u8]| hook.starts_with(b"sched_process_") || hook == b"cgroup_attach_task";
+        program.autoload() && hook.is_some_and(is_of_processes)
     };
     let followers = object.progs_mut().filter(is_follower);
     followers
