@@ -62,21 +62,39 @@ pub(crate) struct Locations {
     pub(crate) address: Vec<ObjectAddr>,
     /// Why a location has no name; only for those that have none.
     pub(crate) reason: HashMap<LocationId, String>,
-    /// Of what they say, for the stacks' hashes.
-    pub(crate) hash: Vec<u64>,
+    /// Of what the first ones say, as far as [`Locations::grow_hashes`] was asked for.
+    hash: Vec<u64>,
     ids: HashMap<(ObjectId, ObjectAddr), LocationId>,
 }
 
 impl Locations {
-    pub(crate) fn intern(&mut self, objects: &Objects, object: ObjectId, address: ObjectAddr) -> LocationId {
+    pub(crate) fn intern(&mut self, object: ObjectId, address: ObjectAddr) -> LocationId {
         let next = LocationId(self.object.len() as u32);
         let id = *self.ids.entry((object, address)).or_insert(next);
         if id == next {
-            self.hash.push(objects.hash_location(object, address));
             self.object.push(object);
             self.address.push(address);
         }
         id
+    }
+
+    /// Hashes of what all of them say, for the stacks' hashes: not made while a recording runs.
+    pub(crate) fn hashes(&self, objects: &Objects) -> Vec<u64> {
+        let mut hash = self.hash.clone();
+        hash.extend(self.new_hashes(objects));
+        hash
+    }
+
+    /// The same, kept for the next call.
+    pub(crate) fn grow_hashes(&mut self, objects: &Objects) -> &[u64] {
+        let new: Vec<u64> = self.new_hashes(objects).collect();
+        self.hash.extend(new);
+        &self.hash
+    }
+
+    fn new_hashes(&self, objects: &Objects) -> impl Iterator<Item = u64> {
+        let new = self.hash.len()..self.object.len();
+        new.map(|row| objects.hash_location(self.object[row], self.address[row]))
     }
 }
 
@@ -89,25 +107,30 @@ pub(crate) struct Threads {
     pub(crate) comm: Vec<String>,
     /// The row under each thread's present name.
     present: HashMap<(ProcessId, u32), ThreadId>,
-    ids: HashMap<(ProcessId, u32, String), ThreadId>,
+    /// The rows under the names that threads had before.
+    former: HashMap<(ProcessId, u32, String), ThreadId>,
 }
 
 impl Threads {
     pub(crate) fn intern(&mut self, process: ProcessId, tid: u32, ns_tid: u32, comm: &[u8]) -> ThreadId {
-        let present = self.present.get(&(process, tid)).copied();
-        if let Some(id) = present.filter(|id| self.comm[id.index()].as_bytes() == comm) {
-            return id;
+        let next = ThreadId(self.tid.len() as u32);
+        let present = self.present.entry((process, tid)).or_insert(next);
+        let comm_of = |id: ThreadId| self.comm.get(id.index()).map(String::as_str);
+        if comm_of(*present).is_some_and(|known| known.as_bytes() == comm) {
+            return *present;
         }
         let comm = String::from_utf8_lossy(comm).into_owned();
-        let next = ThreadId(self.tid.len() as u32);
-        let id = *self.ids.entry((process, tid, comm.clone())).or_insert(next);
+        if let Some(before) = comm_of(*present) {
+            self.former.insert((process, tid, before.to_owned()), *present);
+            *present = *self.former.get(&(process, tid, comm.clone())).unwrap_or(&next);
+        }
+        let id = *present;
         if id == next {
             self.process.push(process);
             self.tid.push(tid);
             self.ns_tid.push(ns_tid);
             self.comm.push(comm);
         }
-        self.present.insert((process, tid), id);
         id
     }
 }

@@ -85,7 +85,7 @@ impl Profile {
 
     /// The location at this address of the object. A caller's address is its return address − 1.
     pub fn location(&mut self, object: ObjectId, address: ObjectAddr) -> LocationId {
-        self.locations.intern(&self.objects, object, address)
+        self.locations.intern(object, address)
     }
 
     /// The stack of these locations, which come root first. Of one that is deeper than the format allows, 65,535
@@ -191,7 +191,7 @@ impl Profile {
     /// All tables; samples ordered by time, without those that [`Profile::take_new`] handed over.
     pub fn tables(&self) -> Tables {
         let mut stacks = self.rows.clone();
-        stacks.grow(&self.stacks, &self.locations.hash);
+        stacks.grow(&self.stacks, &self.locations.hashes(&self.objects));
         let mut tables = self.sample_tables(self.taken.samples, &stacks);
         tables.push(("stacks", stacks.into_table(0)));
         tables.extend(self.tables_since(&Taken::default()));
@@ -201,7 +201,7 @@ impl Profile {
     /// The rows that are new since the last call (all losses each time). The samples among them are dropped here.
     /// What is noted later on a process that was handed over is not handed over again.
     pub fn take_new(&mut self) -> Tables {
-        self.rows.grow(&self.stacks, &self.locations.hash);
+        self.rows.grow(&self.stacks, self.locations.grow_hashes(&self.objects));
         let mut tables = self.sample_tables(self.taken.samples, &self.rows);
         let stacks = self.rows.since(self.taken.stacks);
         tables.push(("stacks", stacks.into_table(self.taken.stacks)));
@@ -280,7 +280,7 @@ mod tests {
 
     fn hash(profile: &Profile, stack: StackId) -> u64 {
         let mut rows = Rows::default();
-        rows.grow(&profile.stacks, &profile.locations.hash);
+        rows.grow(&profile.stacks, &profile.locations.hashes(&profile.objects));
         rows.hash[rows.of(stack) as usize]
     }
 

@@ -16,7 +16,7 @@ use super::merge::{Frame, PythonFrame};
 use super::{ADDRESS, ENTRY};
 use crate::abi;
 
-/// A code object that was found to be the same is believed for this long, then for twice as long each time, up to
+/// A code object that was found to be the same is believed for as long as it has been known to be, from this on, up to
 /// [`TRUSTED`].
 const TRUSTED_FIRST: Duration = Duration::from_millis(20);
 const TRUSTED: Duration = Duration::from_secs(8);
@@ -102,6 +102,7 @@ struct Known {
     object: ObjectId,
     fingerprint: Fingerprint,
     hash: u64,
+    first_read: Instant,
     checked: Instant,
     trusted: Duration,
     /// It took another's place since the last samples, which may be of either.
@@ -121,7 +122,7 @@ impl Known {
 
     fn confirm(&mut self, bytecode: Option<Bytecode>) {
         self.checked = Instant::now();
-        self.trusted = (self.trusted * 2).clamp(TRUSTED_FIRST, TRUSTED);
+        self.trusted = self.first_read.elapsed().clamp(TRUSTED_FIRST, TRUSTED);
         self.is_ambiguous = false;
         self.bytecode = bytecode.or(self.bytecode.take());
     }
@@ -191,11 +192,13 @@ impl Codes {
                     if known.len() >= MAX_CODES {
                         known.clear();
                     }
+                    let now = Instant::now();
                     let new = Known {
                         fingerprint: code.fingerprint,
                         hash: code.hash,
                         object: self.intern(code, profile),
-                        checked: Instant::now(),
+                        first_read: now,
+                        checked: now,
                         trusted: Duration::ZERO,
                         is_ambiguous,
                         bytecode,

@@ -100,8 +100,9 @@ pub struct Unwinder {
 
 /// Pieces are given back by so many, since each time takes a grace period.
 const RETIRED_BYTES: usize = 256 << 10;
-/// A table outlives its last process by this: the next one of the same program may begin soon.
-const UNUSED: Duration = Duration::from_secs(10);
+/// A table outlives its last process by this: the next one of the same program may begin soon, as those of compilers do
+/// that run for a quarter of a minute.
+const UNUSED: Duration = Duration::from_secs(60);
 
 impl Unwinder {
     /// Nothing is known yet. `waker` is woken when an interpreter turned up.
