@@ -195,6 +195,7 @@ struct file {
 };
 
 struct mm_struct {
+	unsigned long exec_vm;
 	unsigned long start_code;
 	unsigned long end_code;
 	unsigned long arg_start;

@@ -23,19 +23,23 @@ struct {
 	__type(value, struct known_file);
 } unwind_inodes SEC(".maps");
 
-static __always_inline void forget_unpublished(struct walk *walk)
+#define UNPUBLISHED (1U << 31) /* of publications: those of user space are below */
+
+/*
+ * What stands for a publication until there is one: it is another for another program, and when more or less code is
+ * mapped.
+ */
+static __always_inline u32 unpublished(struct task_struct *task, u32 tgid)
 {
-	walk->unpublished_count = 0;
-	for (u32 i = 0; i < MAX_UNPUBLISHED; i++)
-		walk->unpublished[i].end = 0;
+	struct task_struct *leader = task->group_leader;
+	u64 code_pages = task->mm->exec_vm;
+	u64 hash = leader->start_boottime ^ (u64)tgid << 32;
+
+	hash = (hash ^ (u64)leader->self_exec_id << 48 ^ code_pages << 24) * 0x9e3779b97f4a7c15ULL;
+	return UNPUBLISHED | hash >> 33;
 }
 
 #ifdef LOOKS_AT_OTHERS /* whose mappings were published before */
-static __always_inline void begin_unpublished(struct walk *walk, struct task_struct *task)
-{
-	forget_unpublished(walk);
-}
-
 static __always_inline bool find_unpublished(struct walk *walk, struct task_struct *task, u64 address)
 {
 	return false;
@@ -92,7 +96,10 @@ static __always_inline void read_auxiliary_vector(const struct mm_struct *mm, u6
 	}
 }
 
-/* The program, the vDSO and the interpreter: where they are, the kernel keeps outside of its list of mappings. */
+/*
+ * The program, the vDSO and the interpreter: where they are, the kernel keeps outside of its list of mappings. Once for
+ * the walks of a process that follow each other on a CPU.
+ */
 static __always_inline void begin_unpublished(struct walk *walk, struct task_struct *task)
 {
 	struct mm_struct *mm = task->mm;
@@ -101,7 +108,10 @@ static __always_inline void begin_unpublished(struct walk *walk, struct task_str
 	const struct known_file *program, *interpreter;
 	u64 vdso_base = 0;
 
-	forget_unpublished(walk);
+	walk->unpublished_of = walk->publication;
+	walk->unpublished_count = 0;
+	for (u32 i = 0; i < MAX_UNPUBLISHED; i++)
+		walk->unpublished[i].end = 0;
 	walk->interpreter_base = 0;
 	read_auxiliary_vector(mm, &walk->interpreter_base, &vdso_base);
 	if (vdso && vdso_base)
@@ -170,6 +180,8 @@ static __always_inline bool find_noted(struct walk *walk, u64 address)
 /* Where interrupts are off, the kernel answers once: it gives its lock back after the interrupt. */
 static __always_inline bool find_unpublished(struct walk *walk, struct task_struct *task, u64 address)
 {
+	if (walk->unpublished_of != walk->publication)
+		begin_unpublished(walk, task);
 	if (find_noted(walk, address))
 		return true;
 	return !bpf_find_vma(task, address, look_at_unpublished, &walk, 0) && find_noted(walk, address);

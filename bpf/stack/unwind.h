@@ -111,8 +111,8 @@ struct walk {
 	u32 python_at;         /* where in the window the frame lies, in bytes */
 	u32 python_frames;     /* recorded so far */
 	u32 python_end;        /* enum python_end */
-	u32 unpublished_walks; /* so far */
-	u32 unpublished_count; /* mappings found in this walk */
+	u32 unpublished_of;    /* whose mappings are noted: its publication */
+	u32 unpublished_count; /* noted so far */
 	u64 window_start;      /* where in the stack the window lies */
 	u64 window_bytes;      /* read so far */
 	u64 window[WINDOW_WORDS];

@@ -56,17 +56,13 @@ static __always_inline void keep_walk(const struct walk *walk, struct sample *sa
 	set_user_end(sample, walk->end);
 }
 
-#define UNPUBLISHED (1U << 31) /* of publications: those of user space are below */
-
-/* When user space has not heard of the process yet, each walk is a publication of its own. */
 static __always_inline void find_mappings(struct walk *walk, struct task_struct *task, u32 tgid)
 {
 	walk->mappings = mappings_of(task, tgid);
 	walk->publication = publication_of(walk->mappings);
 	if (!walk->publication) {
 		walk->mappings = 0;
-		walk->publication = UNPUBLISHED | walk->unpublished_walks++;
-		begin_unpublished(walk, task);
+		walk->publication = unpublished(task, tgid);
 	}
 }
 

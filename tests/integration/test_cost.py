@@ -26,7 +26,7 @@ def test_the_time_in_bpf_programs_is_measured() -> None:
     cost = profile.metadata["cost"]
     assert cost["bpf_runs"] == count(samples_of(profile))
     assert 100 < cost["bpf_ns_per_run"] < 1_000_000
-    assert cost["bpf_ns"] == pytest.approx(cost["bpf_ns_per_run"] * cost["bpf_runs"])
+    assert cost["bpf_ns"] == pytest.approx(cost["bpf_ns_per_run"] * cost["bpf_runs"], abs=1)
 
 
 @pytest.fixture(scope="module")

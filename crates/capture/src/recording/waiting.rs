@@ -29,9 +29,8 @@ const FAST_DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Between two turns that somebody calls for this much passes on average, but for a few.
 const CALLS: (Duration, u32) = (Duration::from_millis(80), 8);
 /// The same for turns because of what processes of the whole system did: a new program is looked at when it begins, a
-/// storm of them now and then. The walker knows most of them by their files meanwhile, which takes it longer: looking
-/// half as often would cost samples what it saves here.
-const NEWS: (Duration, u32) = (DRAIN_INTERVAL, 2);
+/// storm of them now and then. The walker knows most of them by their files meanwhile.
+const NEWS: (Duration, u32) = (SLOW_DRAIN_INTERVAL, 2);
 
 /// What asks for a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
