@@ -12,6 +12,7 @@ __all__ = [
     "bpf_contents",
     "bpf_maps",
     "bpf_programs",
+    "bpf_programs_alone",
     "build_id",
     "call_tree",
     "dump",
@@ -117,6 +118,9 @@ class CodeReader:
 
 def bpf_programs() -> list[dict[str, Any]]:
     """All BPF programs of the machine; the keys are the fields of `stackhound.bpf.Program`."""
+
+def bpf_programs_alone(ids: list[int]) -> list[dict[str, Any]]:
+    """Those with these ids, as far as they are there; ``attachments`` and ``owners`` are empty."""
 
 def bpf_maps(ids: list[int]) -> list[dict[str, Any]]:
     """The BPF maps with these ids, as far as they are there; the keys are the fields of `stackhound.bpf.Map`."""

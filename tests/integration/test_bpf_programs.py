@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from stackhound.bpf import Monitor, choose_programs, list_maps, list_programs
+from stackhound.cli.bpf_top import Top
 from stackhound.errors import UsageError
 from support_recordings import recorder, run_stackhound
 
@@ -88,6 +89,22 @@ def test_top_shows_the_most_expensive_first_and_what_looking_costs() -> None:
     assert "sample_event" in text
     assert "arrive" not in text
     assert "statistics" in text.splitlines()[-2] + text.splitlines()[-1]
+
+
+def test_a_program_that_comes_while_top_looks_is_shown_at_once_and_who_holds_it_a_while_later(monkeypatch) -> None:
+    before = {one.id for one in list_programs()}
+    with Monitor() as monitor:
+        shown = Top(monitor, "", "id")
+        assert shown.rows(monitor.read())
+        with recorder(frequency_hz=99):
+            monitor.read()
+            new = [row.program for row in shown.rows(monitor.read()) if row.program.id not in before]
+            assert "sample_event" in {one.name for one in new}
+            assert not any(one.owners for one in new)
+            monkeypatch.setattr("stackhound.cli.bpf_top.LOOKS_S", 0.0)
+            shown.rows(monitor.read())
+            (mine,) = [row.program for row in shown.rows(monitor.read()) if row.program.id == new[0].id]
+    assert os.getpid() in {owner.pid for owner in mine.owners}
 
 
 def top(*more: str) -> str:

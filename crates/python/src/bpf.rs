@@ -17,6 +17,13 @@ pub fn bpf_programs(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     programs.into_iter().map(|program| program_dict(py, program)).collect()
 }
 
+/// Those with these numbers, without where they are attached and who holds them; the keys are the same.
+#[pyfunction]
+pub fn bpf_programs_alone(py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let programs = py.detach(|| bpf::programs_alone(&ids));
+    programs.into_iter().map(|program| program_dict(py, program)).collect()
+}
+
 fn program_dict(py: Python<'_>, program: Program) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("id", program.id)?;

@@ -16,7 +16,7 @@ mod _native {
     #[pymodule_export]
     use crate::arrow::{PyArray, PyStream};
     #[pymodule_export]
-    use crate::bpf::{BpfObject, BpfStatistics, bpf_contents, bpf_maps, bpf_programs};
+    use crate::bpf::{BpfObject, BpfStatistics, bpf_contents, bpf_maps, bpf_programs, bpf_programs_alone};
     #[pymodule_export]
     use crate::code::CodeReader;
     #[pymodule_export]

@@ -97,6 +97,12 @@ def list_programs() -> list[Program]:
         return [_program(said) for said in _native.bpf_programs()]
 
 
+def list_programs_alone(ids: Iterable[int]) -> list[Program]:
+    """Those with these ids, as far as they are still there, without attachments and owners, which take longer."""
+    with native_errors():
+        return [_program(said) for said in _native.bpf_programs_alone(list(ids))]
+
+
 def list_maps(ids: Iterable[int]) -> list[Map]:
     """The maps with these ids, as far as they are still there."""
     with native_errors():

@@ -31,6 +31,8 @@ CLEAR_BELOW: Final = "\x1b[J"
 CLEAR_SCREEN: Final = "\x1b[2J"
 WIDTH: Final = 120  # where there is no terminal
 LINES_AROUND: Final = 4  # of the screen's: above and below the programs
+#: Between two looks at who holds programs and where they are attached, which takes some 4 to 8 ms.
+LOOKS_S: Final = 30.0
 
 
 class Row(NamedTuple):
@@ -123,26 +125,37 @@ class Top:
         self._text = text
         self._sort = sort
         self._known: set[int] = set()
+        self._new: set[int] = set()  # of which only they themselves are known
+        self._looked_s = -LOOKS_S
         self._programs: dict[int, Program] = {}  # that are shown
         self._objects: dict[int, dict[str, object]] = {}
         self._cpu_ns = time.process_time_ns()
 
     def rows(self, reading: Reading) -> list[Row]:
         """Programs that are wanted, in order."""
-        if not self._known.issuperset(reading.rates):
-            self._look_up()
+        self._look_at_new(reading.rates.keys() - self._known)
         rates, elapsed_ns = reading.rates, reading.elapsed_ns
         rows = [Row(program, rates[id_], elapsed_ns) for id_, program in self._programs.items() if id_ in rates]
         return sorted(rows, key=SORTS[self._sort])
 
-    def _look_up(self) -> None:
-        """All programs: in the order of their ids, which sorting keeps where they are equal."""
-        from stackhound.bpf import list_programs
+    def _look_at_new(self, unknown: set[int]) -> None:
+        """At once at the programs themselves, now and then at what is around them."""
+        from stackhound.bpf import list_programs, list_programs_alone
 
-        programs = list_programs()
-        self._known = {one.id for one in programs}
-        self._programs = {one.id: one for one in programs if any(self._text in cell for cell in cells_of(one))}
-        self._objects = {id_: _describe(program) for id_, program in self._programs.items()}
+        now_s = time.monotonic()
+        if (unknown or self._new) and now_s >= self._looked_s + LOOKS_S:
+            self._looked_s = now_s
+            self._known, self._new, self._programs, self._objects = set(), set(), {}, {}
+            self._add(list_programs())
+        elif unknown:
+            self._add(list_programs_alone(sorted(unknown)))
+            self._new |= unknown
+
+    def _add(self, programs: list[Program]) -> None:
+        """They come in the order of their ids, which sorting keeps where they are equal."""
+        self._known |= {one.id for one in programs}
+        self._programs |= {one.id: one for one in programs if any(self._text in cell for cell in cells_of(one))}
+        self._objects |= {id_: _describe(self._programs[id_]) for id_ in self._programs.keys() - self._objects.keys()}
 
     def as_object(self, reading: Reading) -> dict[str, object]:
         """For JSON."""

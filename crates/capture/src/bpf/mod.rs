@@ -18,7 +18,7 @@ pub use maps::{Map, maps};
 pub use nothing::NOTHING;
 pub use object::{Contained, Object, Verified, contents};
 pub use owners::Owner;
-pub use programs::{Program, programs};
+pub use programs::{Program, programs, programs_alone};
 pub use statistics::{Count, Statistics};
 
 /// The objects of a kind, by their numbers. One that is gone before it can be opened is passed over.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::btf::{Btf, TypeId};
@@ -66,6 +66,13 @@ pub fn programs() -> Result<Vec<Program>> {
         .collect())
 }
 
+/// Those with these numbers as far as they are there, without where they are attached and who holds them: to find that
+/// out takes a look at all links, and at all descriptors of all processes.
+pub fn programs_alone(ids: &[u32]) -> Vec<Program> {
+    let one = |&id: &u32| describe(id, &open_one(id)?);
+    ids.iter().filter_map(one).collect()
+}
+
 fn take<T>(of_programs: &mut HashMap<u32, Vec<T>>, id: u32) -> Vec<T> {
     of_programs.remove(&id).unwrap_or_default()
 }
@@ -73,6 +80,13 @@ fn take<T>(of_programs: &mut HashMap<u32, Vec<T>>, id: u32) -> Vec<T> {
 /// Their descriptors.
 pub(super) fn open_all() -> impl Iterator<Item = (u32, OwnedFd)> {
     each(libbpf_sys::bpf_prog_get_next_id, libbpf_sys::bpf_prog_get_fd_by_id)
+}
+
+fn open_one(id: u32) -> Option<OwnedFd> {
+    // SAFETY: takes a number.
+    let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
+    // SAFETY: a new descriptor that nobody else owns.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Whether this process may look.
