@@ -169,6 +169,7 @@ static __always_inline bool find_noted(struct walk *walk, u64 address)
 
 		found = (i & is_in) | (found & ~is_in);
 	}
+	barrier_var(found); /* or the compiler leaves out the bound that old verifiers need */
 	mapping = &walk->unpublished[found % MAX_UNPUBLISHED];
 	walk->mapping_start = mapping->start;
 	walk->mapping_end = mapping->end;

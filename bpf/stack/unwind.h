@@ -24,7 +24,7 @@ static const struct unwind_rule *unwind_rule(u32 index);
 static void want_table(struct unwind_file *file, u32 index);
 /* Of the memory of the thread that is walked; what a task is, is not known here. */
 static bool read_stack(struct task_struct *task, void *to, u32 bytes, u64 address);
-/* Finds the mapping that an address is in, where none are published. */
+/* Finds the mapping that an address is in, where it is not published. */
 static bool find_unpublished(struct walk *walk, struct task_struct *task, u64 address);
 /* Of a return address that may be signed (arm64). */
 static u64 without_signature(u64 address);
@@ -73,7 +73,7 @@ struct python_memo {
 #define WINDOW_BYTES (WINDOW_WORDS * sizeof(u64))
 #define USER_PAGE_BYTES 4096
 
-/* A mapping of code as the kernel has it, of a process whose mappings are not published. */
+/* A mapping of code as the kernel has it, of a process whose mappings are not published, or not all. */
 #define MAX_UNPUBLISHED 8
 struct unpublished_mapping {
 	u64 start;
@@ -116,7 +116,7 @@ struct walk {
 	u64 window_start;      /* where in the stack the window lies */
 	u64 window_bytes;      /* read so far */
 	u64 window[WINDOW_WORDS];
-	u64 interpreter_base; /* of a process whose mappings are not published */
+	u64 interpreter_base; /* of a process whose mappings are noted */
 	struct unpublished_mapping unpublished[MAX_UNPUBLISHED];
 	struct memo memos[1 << MEMO_BITS];
 	struct python_memo python_memos[1 << PYTHON_MEMO_BITS];
@@ -157,8 +157,7 @@ static __always_inline u32 find_row(const u32 *segment, u32 first, u32 count, u3
 	return segment[first % SEGMENT_WORDS];
 }
 
-/* Finds the mapping that an address is in. */
-static __always_inline bool find_mapping(struct walk *walk, struct task_struct *task, u64 address)
+static __always_inline bool find_published(struct walk *walk, u64 address)
 {
 	const u64 *segment = unwind_segment(walk->mappings);
 	u32 header = walk->mappings / 2;
@@ -166,9 +165,7 @@ static __always_inline bool find_mapping(struct walk *walk, struct task_struct *
 	u32 count, found, at;
 	u64 start;
 
-	if (!walk->mappings)
-		return find_unpublished(walk, task, address);
-	if (!segment)
+	if (!walk->mappings || !segment)
 		return false;
 	count = ((const struct unwind_mappings *)&segment[header % SEGMENT_PAIRS])->count;
 	found = find_start(segment, first, count, address);
@@ -181,6 +178,12 @@ static __always_inline bool find_mapping(struct walk *walk, struct task_struct *
 	walk->file_offset = segment[(at + 1) % SEGMENT_PAIRS];
 	walk->file = segment[(at + 2) % SEGMENT_PAIRS];
 	return true;
+}
+
+/* Finds the mapping that an address is in. Libraries may have been mapped since the others were published. */
+static __always_inline bool find_mapping(struct walk *walk, struct task_struct *task, u64 address)
+{
+	return find_published(walk, address) || find_unpublished(walk, task, address);
 }
 
 /* The row for a place in a file; 0, which no row is, when nothing is known there. */

@@ -16,9 +16,9 @@ use crate::perf_event;
 /// Data pages of a CPU's ring, a power of two: 128 KiB hold about 1,000 new mappings.
 const DATA_PAGES: usize = 32;
 
-/// Who waits is woken when this much was written: less than a program's fork, exec and first mappings, since it may not
-/// live long; more than the ends of a few processes, of which nobody has to know at once.
-const WAKEUP_BYTES: u32 = 400;
+/// Who waits is woken when this much was written: less than a library's mapping, since what was told of its process lacks
+/// it until then; more than the ends of two processes, of which nobody has to know at once.
+const WAKEUP_BYTES: u32 = 120;
 
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_DUMMY: u64 = 9;
@@ -151,7 +151,7 @@ impl Sideband {
         self.lost
     }
 
-    /// Each is readable when processes have changed: one that exits, or maps one more library, may wait for others.
+    /// Each is readable when processes have changed; ends of processes may wait for others.
     pub fn fds(&self) -> impl Iterator<Item = RawFd> {
         self.rings.iter().map(|(_, ring)| ring.fd.as_raw_fd())
     }
