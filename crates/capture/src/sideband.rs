@@ -13,8 +13,8 @@ use stackhound_core::maps::Map;
 use crate::cpus;
 use crate::perf_event;
 
-/// Data pages of a CPU's ring, a power of two: 128 KiB hold about 1,000 new mappings.
-const DATA_PAGES: usize = 32;
+/// Data pages of a CPU's ring, a power of two: 256 KiB hold about 2,000 new mappings, of 400 programs.
+const DATA_PAGES: usize = 64;
 
 /// Who waits is woken when this much was written: less than a library's mapping, since what was told of its process lacks
 /// it until then; more than the ends of two processes, of which nobody has to know at once.

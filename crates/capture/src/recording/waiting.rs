@@ -32,6 +32,9 @@ const CALLS: (Duration, u32) = (Duration::from_millis(80), 8);
 /// storm of them now and then. The walker knows most of them by their files meanwhile.
 const NEWS: (Duration, u32) = (SLOW_DRAIN_INTERVAL, 2);
 
+/// In a storm of programs what they do is taken out of its rings at least this often.
+const EMPTYING: Duration = Duration::from_millis(400);
+
 /// What asks for a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sign {
@@ -41,6 +44,16 @@ enum Sign {
     News,
     /// The time is over.
     Time,
+}
+
+/// What processes did.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum News {
+    Nothing,
+    /// Some of them ended.
+    Ends,
+    /// They began, or mapped code.
+    Others,
 }
 
 /// How often it may be interrupted.
@@ -99,26 +112,26 @@ impl Recording {
     /// News that nobody is in a hurry for gather. Of a process's end nobody has to know at once.
     fn wait_for_sign(&mut self, deadline: Instant) -> Sign {
         let unearned = self.waiting.news.pause();
-        if !unearned.is_zero() && self.is_called_within(unearned.min(left(deadline))) {
-            return Sign::Call;
-        }
         let mut has_gathered = !unearned.is_zero();
-        loop {
+        let mut news = News::Nothing;
+        let end = deadline.min(Instant::now() + unearned);
+        while !left(end).is_zero() {
+            if self.is_called_within(EMPTYING.min(left(end))) {
+                return Sign::Call;
+            }
+            news = news.max(self.take_news());
+        }
+        while news != News::Others {
             let is_called = self.targets.wait(&self.callers(), self.sideband.fds(), left(deadline));
-            let known = self.pending.len();
-            self.sideband.consume(&mut self.pending);
-            let news = &self.pending[known..];
-            let is_end = |event: &ProcessEvent| matches!(event.change, Change::Exit { .. });
+            news = self.take_news();
             if is_called {
                 return Sign::Call;
             }
-            if news.is_empty() {
-                return Sign::Time; // or a ring has ended
+            match news {
+                News::Nothing => return Sign::Time, // or a ring has ended
+                News::Others => break,
+                News::Ends => has_gathered = true,
             }
-            if !news.iter().all(is_end) {
-                break;
-            }
-            has_gathered = true;
             if self.is_called_within(ENDS_INTERVAL.min(left(deadline))) {
                 return Sign::Call;
             }
@@ -127,6 +140,17 @@ impl Recording {
             return Sign::Call;
         }
         Sign::News
+    }
+
+    fn take_news(&mut self) -> News {
+        let known = self.pending.len();
+        self.sideband.consume(&mut self.pending);
+        let is_end = |event: &ProcessEvent| matches!(event.change, Change::Exit { .. });
+        match &self.pending[known..] {
+            [] => News::Nothing,
+            news if news.iter().all(is_end) => News::Ends,
+            _ => News::Others,
+        }
     }
 
     fn is_called_within(&mut self, patience: Duration) -> bool {
