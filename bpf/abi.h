@@ -311,7 +311,7 @@ struct counters {
 	u64 kernel_walks_failed;       /* the kernel was asked after all */
 	u64 kernel_walks_differ;       /* from what the kernel finds, where both were asked for */
 	u64 targets_full;              /* children that could not be added to the filter */
-	u64 untold_command_lines;      /* of programs that began: no room in their ring */
+	u64 untold_command_lines;      /* of programs that began, or were moved: no room in their ring */
 	u64 uncounted_faults;          /* threads whose page faults are in no process's sum, for want of room */
 	u64 timed_samples;             /* of the runs that took a sample, those that looked at the clock twice */
 	u64 timed_ns;                  /* spent in those */

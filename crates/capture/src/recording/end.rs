@@ -188,7 +188,7 @@ impl Recording {
             (
                 "command lines",
                 counters.untold_command_lines,
-                "programs whose command lines found no room: /proc was asked of those that were sampled",
+                "programs whose command lines or moves between cgroups found no room: /proc was asked of new ones",
             ),
             (
                 "process records",
