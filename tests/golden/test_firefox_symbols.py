@@ -249,12 +249,21 @@ def test_stripped_programs_are_named_by_their_debug_files(tmp_path):
         assert ask(server, "/source/v1", **request)["source"] == SOURCE.read_text()
 
 
-def test_python_source_is_shown_by_the_front_end(tmp_path):
-    path = tmp_path / "app.py"
-    path.write_text("def handler():\n    return 1\n")
-    handler = Frame("handler", kind="python", path=str(path), file=str(path), line=2)
+@pytest.mark.parametrize(
+    ("kind", "name", "text"),
+    [
+        ("python", "app.py", "def handler():\n    return 1\n"),
+        ("jit", "app.js", "function handler() {\n  return 1;\n}\n"),
+    ],
+    ids=["python", "jit"],
+)
+def test_the_source_of_scripts_is_shown_by_the_front_end(tmp_path, kind, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    object_path = str(path) if kind == "python" else "[code of app 7@1]"
+    handler = Frame("handler", kind=kind, path=object_path, file=str(path), line=2)
     profile = build_profile([("app", 7, 7, 0, 20_000_000, [handler], 10_000_000, 1)])
     with serving(make_server(profile)) as server, open_in_front_end(server.profile_url) as front_end:
         shown = annotate(front_end, server.base, "handler")["srcAnnotation"]
-        assert [line["sourceText"] for line in shown["lines"]][:2] == ["def handler():", "    return 1"]
+        assert [line["sourceText"] for line in shown["lines"]][:2] == text.splitlines()[:2]
         assert [line["lineNumber"] for line in shown["lines"] if line["selfSamples"]] == [2]

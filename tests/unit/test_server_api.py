@@ -19,7 +19,11 @@ class FakeModules:
     """One program with a function of 64 bytes at 0x1000, into which another was inlined at 0x1010."""
 
     def __init__(self, python="/srv/app.py"):
-        self.known = {("app", "ID"): APP, ("app.py", "PY"): Module("python", python, "")}
+        self.known = {
+            ("app", "ID"): APP,
+            ("app.py", "PY"): Module("python", python, ""),
+            ("[code of app]", "JIT"): Module("jit", "[code of app]", ""),
+        }
 
     def find(self, name, identifier):
         if (name, identifier) not in self.known:
@@ -40,6 +44,10 @@ class FakeModules:
     def instructions(self, module, start, size, *, whole):
         assert (module, start, size, whole) == (APP, 0x1000, 0x40, True)
         return "x86_64", 5, [(0, "push rbp"), (1, "call 0x2000 <\x1bevil>")]
+
+    def scripts(self, module):
+        assert module.kind in {"python", "jit"}
+        return {self.known["app.py", "PY"].path}
 
     def source_md5(self, _module, _address, _source):
         return None
@@ -167,11 +175,12 @@ def test_a_module_that_is_no_name_is_not_found_or_malformed(server, identifier):
         source(server, debugId=identifier)
 
 
-def test_python_is_read_from_the_file_of_its_functions(tmp_path):
+@pytest.mark.parametrize("module", [("app.py", "PY"), ("[code of app]", "JIT")], ids=["python", "jit"])
+def test_scripts_are_read_from_the_file_of_their_functions(tmp_path, module):
     path = tmp_path / "app.py"
     path.write_text("x = 1\n")
     server = SymbolApi(FakeModules(str(path)), Sources())
-    request = {"debugName": "app.py", "debugId": "PY", "moduleOffset": "0x2", "file": str(path)}
+    request = dict(zip(("debugName", "debugId"), module, strict=True)) | {"moduleOffset": "0x2", "file": str(path)}
     assert server.source(request) == {"source": "x = 1\n"}
     with pytest.raises(Refused, match="another file"):
         server.source({**request, "file": "/etc/passwd"})

@@ -74,12 +74,14 @@ def test_text_in_another_encoding_is_shown_as_far_as_it_can_be(source):
     assert Sources().read(str(source)) == "// caf\ufffd\n"
 
 
-@pytest.mark.parametrize(("name", "text"), [("app.py", "x = 1\n"), ("app", "#!/usr/bin/env python3\nx = 1\n")])
-def test_files_of_python_are_read(tmp_path, name, text):
+@pytest.mark.parametrize(
+    ("name", "text"), [("app.py", "x = 1\n"), ("app", "#!/usr/bin/env python3\nx = 1\n"), ("app.mjs", "let x = 1\n")]
+)
+def test_scripts_are_read(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert Sources().read_python(str(tmp_path / name)) == text
+    assert Sources().read_script(str(tmp_path / name)) == text
 
 
-def test_a_profile_cannot_call_any_file_python(source):
-    with pytest.raises(Refused, match="no file of Python"):
-        Sources().read_python(str(source))
+def test_a_program_cannot_call_any_file_a_script_of_its(source):
+    with pytest.raises(Refused, match="no source file of a language"):
+        Sources().read_script(str(source))

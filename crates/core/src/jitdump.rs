@@ -11,7 +11,10 @@
 //! Lines and unwinding belong to the load that follows them. The process writes while we read, and may write anything.
 //! Source: tools/perf/Documentation/jitdump-specification.txt in Linux.
 
+use std::borrow::Cow;
+
 use hashbrown::HashMap;
+use percent_encoding::percent_decode_str;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::Error;
@@ -289,7 +292,7 @@ impl JitDump {
         let wanted = at.checked_add(shift)?;
         let of_v8 = || v8_line_before(wanted, &lines, entries, code.bytes);
         if let Some(line) = is_v8.then(of_v8).flatten() {
-            return Some((v8_file(&self.name(file, code)).to_owned(), line));
+            return Some((v8_file(&self.name(file, code)).into_owned(), line));
         }
         let entries = LineEntries {
             rest: entries,
@@ -366,13 +369,17 @@ fn v8_line_before(address: u64, lines: &Lines, entries: &[u8], code_bytes: u64) 
     found
 }
 
-/// `JS:*function /path/app.js:12:21` to the path; empty when it has none.
-fn v8_file(name: &str) -> &str {
+/// `JS:*function /path/app.js:12:21` to the path; empty when it has none. Modules of ECMAScript have URLs there.
+fn v8_file(name: &str) -> Cow<'_, str> {
     let place = name.split_once(' ').map_or("", |(_, place)| place);
     let mut parts = place.rsplitn(3, ':');
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let has_numbers = parts.by_ref().take(2).filter(|part| is_number(part)).count() == 2;
-    parts.next().filter(|_| has_numbers).unwrap_or_default()
+    let file = parts.next().filter(|_| has_numbers).unwrap_or_default();
+    match file.strip_prefix("file://") {
+        Some(path) => percent_decode_str(path).decode_utf8_lossy(),
+        None => Cow::Borrowed(file),
+    }
 }
 
 /// Each with its file.
@@ -550,12 +557,16 @@ mod tests {
         let names = [
             "JS:~f /a.js:1:2",
             "JS:*f node:fs:1:2",
+            "JS:*f file:///caf%C3%A9%20%/a.mjs:1:2",
             "RegExp:a b:c:d",
             "Builtin:Call",
             "f x:1",
             "",
         ];
-        assert_eq!(names.map(v8_file), ["/a.js", "node:fs", "", "", "", ""]);
+        assert_eq!(
+            names.map(v8_file),
+            ["/a.js", "node:fs", "/café %/a.mjs", "", "", "", ""]
+        );
     }
 
     /// The lines go with the code when it is moved.

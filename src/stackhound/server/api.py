@@ -16,10 +16,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from stackhound.profile.escape import printable
+from stackhound.server.modules import SCRIPT_KINDS
 from stackhound.server.refusal import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from stackhound.server.modules import Function, Modules
     from stackhound.server.sources import Sources
@@ -61,18 +62,13 @@ class SymbolApi:
         return {"results": results}
 
     def source(self, request: Json) -> Json:
-        """The text of a source file that debug information names at an address."""
+        """The text of a source file that debug information names at an address, or of one that was run as it is."""
         module = self._modules.find(_read_text(request, "debugName"), _read_text(request, "debugId"))
         address, wanted = _read_address(request, "moduleOffset"), _read_text(request, "file")
-        if module.kind == "python":
-            if wanted != printable(module.path):
-                raise Refused("another file is not in this one")
-            return {"source": self._sources.read_python(module.path)}
+        if module.kind in SCRIPT_KINDS:
+            return {"source": self._sources.read_script(_choose(wanted, self._modules.scripts(module)))}
         functions = self._modules.functions(module, [address])[0]
-        named = {printable(function.file): function.file for function in functions if function.file}
-        if wanted not in named:
-            raise Refused("debug information names another file, or none, at this address")
-        path = named[wanted]
+        path = _choose(wanted, (function.file for function in functions if function.file))
         return {"source": self._sources.read(path, self._modules.source_md5(module, address, path))}
 
     def assembly(self, request: Json) -> Json:
@@ -146,6 +142,14 @@ def _place(function: Function) -> Json:
     if function.line:
         known["line"] = function.line
     return known
+
+
+def _choose(wanted: str, files: Iterable[str]) -> str:
+    """The one of the files that is shown so."""
+    for file in files:
+        if printable(file) == wanted:
+            return file
+    raise Refused("another file, or none, is named at this address")
 
 
 # --- Requests, which may be anything ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stackhound import _native
 from stackhound.formats.firefox.libraries import build_libraries
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stackhound.profile import Profile
+
+#: Kinds of objects that have no debug information in a file.
+SCRIPT_KINDS: Final = frozenset({"python", "jit"})
 
 
 class Function(NamedTuple):
@@ -48,6 +51,7 @@ class Modules:
     def __init__(self, profile: Profile, debug_dirs: Sequence[Path]) -> None:
         self._code = _native.CodeReader([str(path) for path in debug_dirs])
         self._known = _by_key(profile)
+        self._scripts = _scripts_by_path(profile)
         self._recorded_unix_ns = _recorded_unix_ns(profile)
 
     def find(self, debug_name: str, debug_id: str) -> Module:
@@ -82,6 +86,10 @@ class Modules:
         with self._reading(module):
             return self._code.instructions(module.path, module.build_id, start, size, whole)
 
+    def scripts(self, module: Module) -> set[str]:
+        """The source files that the profile names in Python code, and in code that a process made."""
+        return self._scripts.get((module.kind, module.path), set())
+
     def source_md5(self, module: Module, address: int, source: str) -> bytes | None:
         """See `_native.CodeReader.source_md5`."""
         with self._reading(module):
@@ -114,6 +122,17 @@ def _by_key(profile: Profile) -> dict[tuple[str, str], Module]:
         module = Module(*(column[objects[0]] for column in columns))
         known.setdefault((row["debugName"], row["breakpadId"]), module)
     return known
+
+
+def _scripts_by_path(profile: Profile) -> dict[tuple[str, str], set[str]]:
+    """Source files of functions by (kind, path) of their object, where no debug information vouches for them."""
+    kinds, paths = (profile.texts("objects", name) for name in ("kind", "path"))
+    named: dict[tuple[str, str], set[str]] = {}
+    functions = zip(profile.numbers("functions", "object").tolist(), profile.texts("functions", "file"), strict=True)
+    for row, file in functions:
+        if kinds[row] in SCRIPT_KINDS and file:
+            named.setdefault((kinds[row], paths[row]), set()).add(file)
+    return named
 
 
 def _recorded_unix_ns(profile: Profile) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 #: SQLite's amalgamation, among the longest that people compile, has 9 MB.
 MAX_BYTES: Final = 32 << 20
-PYTHON_SUFFIXES: Final = frozenset({".py", ".pyw", ".pyi", ".pyx"})
+#: Of what interpreters and just-in-time compilers run.
+SCRIPT_SUFFIX: Final = re.compile(
+    r"\.([cm]?[jt]s|[jt]sx|py[iwx]?|rb|java|kt|scala|groovy|cs|fs|vb|php|pl|lua|erl|exs?)"
+)
+INTERPRETERS: Final = ("erl", "escript", "lua", "node", "perl", "php", "python", "ruby")
 
 
 class Sources:
@@ -37,17 +42,19 @@ class Sources:
             raise Refused(f"{path} has changed since it was compiled")
         return contents.decode(errors="replace")
 
-    def read_python(self, path: str) -> str:
-        """The text of a file of Python. The profile alone vouches for its name, so it must look like Python.
+    def read_script(self, path: str) -> str:
+        """The text of a script. The profiled program alone vouches for its name, so it must look like one.
 
         Raises:
             Refused: it cannot be read, or does not.
         """
         text = self.read(path)
         first_line = text.partition("\n")[0]
-        if Path(path).suffix in PYTHON_SUFFIXES or (first_line.startswith("#!") and "python" in first_line):
+        if SCRIPT_SUFFIX.fullmatch(Path(path).suffix) or (
+            first_line.startswith("#!") and any(name in first_line for name in INTERPRETERS)
+        ):
             return text
-        raise Refused(f"{path} is no file of Python")
+        raise Refused(f"{path} is no source file of a language that is compiled while it runs")
 
     def _place(self, path: str) -> Path:
         for before, here in self._mapped:

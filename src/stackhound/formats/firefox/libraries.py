@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from stackhound.profile import Profile
     from stackhound.profile.columns import Numbers
 
-#: Kinds of objects whose frames have addresses in a file, or in what stands for one. Made code has none to ask for.
-FILE_KINDS: Final = frozenset({"elf", "kernel", "module", "vdso", "python"})
+#: Kinds of objects whose frames have addresses in a file, or in what stands for one: what a process made has its own.
+FILE_KINDS: Final = frozenset({"elf", "kernel", "module", "vdso", "python", "jit"})
 #: uname's names, where the front-end's differ.
 ARCHITECTURES: Final = {"aarch64": "arm64"}
 #: Anybody may have written the file that the profile was read from.
@@ -33,7 +33,7 @@ class Libraries:
 
     Attributes:
         rows: as the format has them.
-        of_object: int64 (n_objects,): index into ``rows``; `NO_LIBRARY` for made code.
+        of_object: int64 (n_objects,): index into ``rows``; `NO_LIBRARY` for what is in none, such as programs of eBPF.
         objects: the objects behind each of ``rows``: several for a Python file, which has one a code object.
     """
 

@@ -238,7 +238,7 @@ def _resources(names: list[str], strings: Strings) -> dict[str, Any]:
 
 
 class _NativeSymbols:
-    """The symbols that cover machine code, which the front-end shows instructions of.
+    """The symbols that cover machine code in files, which the front-end shows instructions of.
 
     Attributes:
         table: ``nativeSymbols``.
@@ -250,8 +250,8 @@ class _NativeSymbols:
         address = profile.numbers("functions", "address")
         objects = profile.numbers("functions", "object")
         library = libraries.of_object[objects]
-        is_machine_code = np.array([kind != "python" for kind in profile.texts("objects", "kind")], bool)[objects]
-        is_symbol = (address > 0) & (address < ADDRESS_LIMIT) & (library != NO_LIBRARY) & is_machine_code
+        has_code = np.array([kind not in {"python", "jit"} for kind in profile.texts("objects", "kind")], bool)[objects]
+        is_symbol = (address > 0) & (address < ADDRESS_LIMIT) & (library != NO_LIBRARY) & has_code
         has_symbol = (outermost >= 0) & is_symbol[outermost] if len(is_symbol) else np.zeros(len(outermost), bool)
         used, index = np.unique(outermost[has_symbol], return_inverse=True)
         names = profile.texts("functions", "name")
