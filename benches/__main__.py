@@ -30,6 +30,7 @@ NAMES = (
     "unseen",
     "start",
     "flood",
+    "exec_storm",
     "faults",
     "off_cpu",
     "off_cpu_memory",
