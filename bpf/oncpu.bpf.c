@@ -34,7 +34,9 @@ struct hit {
 
 static __always_inline u32 event_index(void *context)
 {
-	return config.has_cookie ? bpf_get_attach_cookie(context) & (MAX_EVENTS - 1) : 0;
+	if (config.lone_event < MAX_EVENTS)
+		return config.lone_event;
+	return bpf_get_attach_cookie(context) & (MAX_EVENTS - 1);
 }
 
 static __always_inline bool has_wanted_part(u32 task_flags, bool in_kernel)

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from stackhound import _native
-from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
+from stackhound.errors import EventUnavailable, NoSuchProcess, PermissionMissing, UsageError
 from stackhound.recording import options as options_file
 from stackhound.recording.options import RecordOptions, check_process
 
@@ -186,3 +186,17 @@ def test_all_is_what_tells_where_time_goes_as_far_as_it_is_there(monkeypatch):
     assert "off-cpu" not in names
     assert "off-cpu is not recorded: no sched_exit_tp" in options.notes()
     assert not RecordOptions(events=("cpu",)).notes()
+
+
+def test_a_tracepoint_that_cannot_be_looked_up_is_told_and_the_others_go_on(monkeypatch):
+    def refuse(_name):
+        raise EventUnavailable("tracefs cannot be read", "mount it")
+
+    monkeypatch.setattr("stackhound.recording.tracepoints.check_tracepoint", refuse)
+    options = RecordOptions(events=("sched:sched_switch", "cpu"))
+    assert [event["name"] for event in options.native()["events"]] == ["cpu"]
+    assert options.notes() == ["sched:sched_switch is not recorded: tracefs cannot be read: mount it"]
+    with pytest.raises(EventUnavailable):
+        RecordOptions(events=("sched:sched_switch",)).native()
+    with pytest.raises(EventUnavailable):
+        RecordOptions(events=("sched:sched_switch", "sched:sched_waking")).native()

@@ -21,7 +21,7 @@ impl Absent {
         if options.cgroup.is_some() || !options.unwind {
             return Ok(None);
         }
-        let config = configuration::configure(options, triggers, &Layout::default(), 0, false);
+        let config = configuration::configure(options, triggers, &Layout::default(), 0);
         let (kept, unused): (&[&str], &[&str]) = match options.off_cpu_at_departure {
             true => (
                 &["presences", "settings", "targets", "last_departures"],

@@ -1,6 +1,7 @@
 //! BPF objects as libbpf has them: opened and configured, their maps and programs by name, its errors as ours.
 
 use std::ffi::OsStr;
+use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{
     MapCore, MapHandle, MapMut, MapType, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel, ProgramMut,
@@ -12,6 +13,7 @@ use crate::kernel_features::kernel_grows_hashes;
 
 /// An object file, configured.
 pub fn open(file: &[u8], config: &abi::Config) -> Result<OpenObject> {
+    *LACK.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let mut object = ObjectBuilder::default()
         .open_memory(file)
         .map_err(|error| bpf_error("the BPF programs cannot be read", &error))?;
@@ -81,13 +83,32 @@ pub fn possible_cpus() -> Result<usize> {
 pub fn print_above(log_level: u8) {
     fn print(_: PrintLevel, text: String) {
         eprint!("libbpf: {text}");
+        keep_lack(PrintLevel::Info, text);
     }
-    let level = if log_level >= 4 {
-        PrintLevel::Debug
-    } else {
-        PrintLevel::Info
-    };
-    libbpf_rs::set_print((log_level >= 3).then_some((level, print)));
+    libbpf_rs::set_print(Some(match log_level {
+        0..=2 => (PrintLevel::Warn, keep_lack),
+        3 => (PrintLevel::Info, print),
+        _ => (PrintLevel::Debug, print),
+    }));
+}
+
+/// The last thing that libbpf missed in this kernel; its error is but a number.
+static LACK: Mutex<Option<String>> = Mutex::new(None);
+
+fn keep_lack(_: PrintLevel, text: String) {
+    if let Some(lack) = lack_in(&text) {
+        *LACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("this kernel has no {lack}"));
+    }
+}
+
+/// The function or tracepoint, or the member of a struct, that libbpf did not find.
+fn lack_in(text: &str) -> Option<&str> {
+    if let Some((_, found)) = text.split_once("failed to find kernel BTF type ID of '") {
+        return Some(found.split_once('\'')?.0);
+    }
+    let (_, relocation) = text.split_once("failed to resolve CO-RE relocation <")?;
+    let (_, member) = relocation.split_once("] ")?;
+    Some(member.split_once(" (")?.0)
 }
 
 /// Of libbpf: a permission error names the capabilities, a missing BTF names itself.
@@ -104,11 +125,15 @@ pub fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
             "this kernel has no BTF (/sys/kernel/btf/vmlinux)",
             "boot one with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2020",
         ),
-        _ => Error::new(
-            ErrorKind::Kernel,
-            format!("{what}: {error}"),
-            "'stackhound doctor' shows what this kernel has",
-        ),
+        _ => {
+            let lack = LACK.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let why = lack.unwrap_or_else(|| error.to_string());
+            Error::new(
+                ErrorKind::Kernel,
+                format!("{what}: {why}"),
+                "'stackhound doctor' shows what this kernel has",
+            )
+        }
     }
 }
 
@@ -116,4 +141,20 @@ pub fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
 fn may_load_programs() -> bool {
     let options = map_options(0);
     MapHandle::create(MapType::Array, Some("stackhound_try"), 4, 4, 1, &options).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lack_in;
+
+    #[test]
+    fn what_the_kernel_lacks_is_in_libbpfs_messages() {
+        let tracepoint = "prog 'complete_request': failed to find kernel BTF type ID of 'block_rq_complete': -ESRCH\n";
+        let member = "29: <invalid CO-RE relocation>\nfailed to resolve CO-RE relocation <byte_off> [28] \
+                      struct task_struct.in_iowait (0:72 @ offset 1180)\nprocessed 29 insns";
+        assert_eq!(lack_in(tracepoint), Some("block_rq_complete"));
+        assert_eq!(lack_in(member), Some("struct task_struct.in_iowait"));
+        assert_eq!(lack_in("prog 'arrive': BPF program load failed: -EINVAL"), None);
+        assert_eq!(lack_in("failed to resolve CO-RE relocation <byte_off> [28"), None);
+    }
 }

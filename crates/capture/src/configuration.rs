@@ -25,13 +25,7 @@ const CODE_MASK: u64 = if cfg!(target_arch = "aarch64") {
 const NO_RING: u64 = 1 << 31;
 
 /// What all programs are told when they are loaded.
-pub fn configure(
-    options: &Options,
-    triggers: &[Trigger],
-    rings: &Layout,
-    combine_slots: usize,
-    has_cookie: bool,
-) -> abi::Config {
+pub fn configure(options: &Options, triggers: &[Trigger], rings: &Layout, combine_slots: usize) -> abi::Config {
     let mut comm = [0; abi::COMM_BYTES];
     let wanted = options.comm.as_deref().unwrap_or_default().as_bytes();
     let length = wanted.len().min(abi::COMM_BYTES - 1);
@@ -54,7 +48,7 @@ pub fn configure(
         inherit: options.inherit.into(),
         user_only: options.user_only.into(),
         kernel_only: options.kernel_only.into(),
-        has_cookie: has_cookie.into(),
+        lone_event: lone_event(triggers).unwrap_or(abi::MAX_EVENTS) as u8,
         unwind: options.unwind.into(),
         code_mask: CODE_MASK,
         begin_boottime_ns: cost::boottime_ns(),
@@ -86,6 +80,14 @@ fn first_rings(hooks: &[u32], cpus: usize) -> [u64; abi::HOOKS] {
         first[*hook as usize] = (at * cpus) as u64;
     }
     first
+}
+
+/// The event that perf tells of, if there is but one; 0 where there is none. None: a cookie has to tell which.
+pub fn lone_event(triggers: &[Trigger]) -> Option<usize> {
+    let is_perf_event = |event: &usize| triggers[*event].is_perf_event();
+    let mut told = (0..triggers.len()).filter(is_perf_event);
+    let first = told.next().unwrap_or(0);
+    told.next().is_none().then_some(first)
 }
 
 /// None of them where requests are not recorded.

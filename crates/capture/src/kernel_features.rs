@@ -3,41 +3,34 @@
 use libbpf_rs::{MapType, ProgramType};
 
 use crate::block_tracepoints::BlockTracepoints;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 use crate::kernel_types::kernel_has_type;
-use crate::options::Options;
+use crate::options::{EventKind, EventSpec, Options};
 
-/// What cannot be recorded here is refused before anything is loaded.
-pub fn refuse_what_is_not_there(options: &Options, has_several: bool) -> Result<()> {
-    if has_several && !kernel_has_cookies() {
-        return Err(Error::new(
-            ErrorKind::Kernel,
-            "this kernel can record one event at a time (several need Linux 5.15)",
-            "give one -e",
-        ));
-    }
-    if options.off_cpu_event().is_some() && !kernel_keeps_of_threads() {
-        return Err(Error::new(
+/// Why this kernel cannot record an event that has programs of its own; None where it can, and for all others.
+pub fn lack_of(event: &EventSpec, options: &Options) -> Option<Error> {
+    let (is_there, kind, message, remedy) = match event.kind {
+        EventKind::OffCpu => (
+            kernel_keeps_of_threads(),
             ErrorKind::Event,
             "this kernel has no event off-cpu: it keeps nothing of threads for programs (Linux 5.13)",
             "record sched:sched_switch, or boot a newer kernel",
-        ));
-    }
-    if options.block_io_event().is_some() && !BlockTracepoints::find().has_requests {
-        return Err(Error::new(
+        ),
+        EventKind::BlockIo => (
+            BlockTracepoints::find().has_requests,
             ErrorKind::Event,
             "this kernel has no event block-io: it was built without CONFIG_BLOCK",
             "record other events",
-        ));
-    }
-    if options.heap_uprobes && !kernel_has_type(b"bpf_uprobe_multi_link") {
-        return Err(Error::new(
+        ),
+        EventKind::Heap => (
+            !options.heap_uprobes || kernel_has_type(b"bpf_uprobe_multi_link"),
             ErrorKind::Kernel,
             "this kernel watches allocators one function at a time, which takes too long (several need Linux 6.6)",
             "record a COMMAND that is linked dynamically, without --heap-uprobes",
-        ));
-    }
-    Ok(())
+        ),
+        EventKind::CpuTime | EventKind::Perf(_) => return None,
+    };
+    (!is_there).then(|| Error::new(kind, message, remedy))
 }
 
 /// Whether a program can be told which event it runs for.

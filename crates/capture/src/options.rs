@@ -62,6 +62,13 @@ pub struct EventSpec {
     pub exclude_user: bool,
 }
 
+impl EventSpec {
+    /// Whether perf tells of it; the others have programs of their own.
+    pub fn is_perf_event(&self) -> bool {
+        matches!(self.kind, EventKind::CpuTime | EventKind::Perf(_))
+    }
+}
+
 /// What to record; `src/stackhound/recording/options.py` explains each to the user.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -145,10 +152,8 @@ impl Options {
     /// The kinds of programs that write records (`bpf/abi.h`, `enum hook`), each into rings of its own. Rings are looked
     /// at in this order, so that a record refers to one that is there if that is in the same ring or a later one.
     pub fn hooks(&self) -> Vec<u32> {
-        let is_event =
-            |event: &EventSpec| !matches!(event.kind, EventKind::OffCpu | EventKind::BlockIo | EventKind::Heap);
         let used = [
-            (abi::HOOK_EVENT, self.events.iter().any(is_event)),
+            (abi::HOOK_EVENT, self.events.iter().any(EventSpec::is_perf_event)),
             (abi::HOOK_ARRIVAL, self.off_cpu_event().is_some()),
             (abi::HOOK_WAKING, self.wakers),
             (abi::HOOK_SUBMISSION, self.block_io_event().is_some()),

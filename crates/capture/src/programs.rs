@@ -19,7 +19,7 @@ use crate::perf_event::{Idle, Trigger};
 use crate::unwind;
 use attachments::Attachment;
 
-pub use attachments::UprobeSite;
+pub use attachments::{UprobeSite, open_error};
 
 /// The loaded programs, and one attachment for each event and CPU.
 pub struct Programs {
@@ -37,7 +37,6 @@ pub struct Programs {
     /// Of each event: what its attachments had counted that are gone, with their CPUs.
     counted: Vec<u64>,
     combine_slots: usize,
-    has_cookie: bool,
 }
 
 impl Programs {

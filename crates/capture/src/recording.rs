@@ -2,6 +2,7 @@
 
 mod begin;
 mod end;
+mod possible;
 mod waiting;
 
 use std::collections::VecDeque;

@@ -2,11 +2,9 @@
 
 use crate::abi;
 use crate::cost;
-use crate::error::{Error, ErrorKind, Result};
 use crate::intake::Intake;
 use crate::options::Options;
 use crate::procfs;
-use crate::tracefs::Tracefs;
 
 /// Reads the processes that the first samples will be of, and says which are left: they have time.
 pub fn scan_first(options: &Options, intake: &mut Intake) -> Vec<u32> {
@@ -37,23 +35,6 @@ pub fn ring_bytes(options: &Options) -> usize {
         None => (options.fastest_hz() * RECORD_BYTES).clamp(SLOW_HZ * LONG_RECORD_BYTES, 2 << 20) as usize,
     };
     wanted.next_power_of_two().min(1 << 30)
-}
-
-/// Tracepoints have numbers of their own on every machine.
-pub fn resolve_tracepoints(options: &mut Options) -> Result<()> {
-    let mut tracefs = None;
-    for event in &mut options.events {
-        let Some(name) = &event.tracepoint else { continue };
-        if tracefs.is_none() {
-            tracefs = Some(Tracefs::open().map_err(|error| Error::system("tracefs cannot be read", &error))?);
-        }
-        let id = tracefs.as_ref().map(|tracefs| tracefs.id(name));
-        event.config[0] = id.and_then(|id| id.ok()).ok_or_else(|| {
-            let message = format!("this machine has no tracepoint {name}");
-            Error::new(ErrorKind::Event, message, "'stackhound list' shows what there is")
-        })?;
-    }
-    Ok(())
 }
 
 /// Each mapped file is held by a descriptor: the soft limit goes up to the hard one.

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from stackhound.errors import NoSuchProcess, PermissionMissing, UsageError
+from stackhound.errors import EventUnavailable, NoSuchProcess, PermissionMissing, UsageError
 from stackhound.recording.events import (
     ALL,
     BLOCK_IO,
@@ -195,27 +195,42 @@ class RecordOptions:
 
     @cached_property
     def sources(self) -> list[EventSource]:
-        """The events without repetition, whatever alias named them, and of ``all`` those that this machine has.
+        """The events without repetition, whatever alias named them, but those that this machine does not have.
 
         Raises:
             UsageError: an event has no such name.
-            EventUnavailable: a tracepoint, and tracefs cannot be read.
+            EventUnavailable: tracepoints alone, and tracefs cannot be read.
         """
-        found: dict[str, EventSource] = {}
-        for name in self.events:
-            named = [NAMED[one] for one in WHERE_TIME_GOES] if name == ALL else [find_event(name)]
-            found |= {source.name: source for source in named if name != ALL or source.name not in self.missing}
-        return list(found.values())
+        return list(self._found[0].values())
 
     @cached_property
     def missing(self) -> dict[str, str]:
-        """Of ``all``: the events that this machine does not have, and why."""
-        if ALL not in self.events:
-            return {}
-        from stackhound.recording.catalogue import why_missing
+        """The events that this machine does not have, and why: those of ``all``, and tracepoints among others.
 
-        reasons = {name: why_missing(NAMED[name]) for name in WHERE_TIME_GOES}
-        return {name: reason for name, reason in reasons.items() if reason}
+        What shows only when programs are loaded is in the notes of the recording itself.
+        """
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[dict[str, EventSource], dict[str, str]]:
+        found: dict[str, EventSource] = {}
+        missing: dict[str, str] = {}
+        refused: EventUnavailable | None = None
+        for name in self.events:
+            if name == ALL:
+                missing |= _missing_of_all()
+                found |= {one: NAMED[one] for one in WHERE_TIME_GOES if one not in missing}
+                continue
+            try:
+                source = find_event(name)
+            except EventUnavailable as error:
+                refused = error
+                missing[name] = str(error)
+            else:
+                found[source.name] = source
+        if refused and not found:
+            raise refused
+        return found, missing
 
     @property
     def records_heap(self) -> bool:
@@ -311,6 +326,13 @@ class RecordOptions:
                 f"a ring of {size} bytes is not possible",
                 f"use a power of two from {MIN_RING_BYTES} to {MAX_RING_BYTES}, for example 4M",
             )
+
+
+def _missing_of_all() -> dict[str, str]:
+    from stackhound.recording.catalogue import why_missing
+
+    reasons = {name: why_missing(NAMED[name]) for name in WHERE_TIME_GOES}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def check_process(pid: int) -> None:

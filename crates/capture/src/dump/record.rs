@@ -16,7 +16,7 @@ const THREAD_WORDS: usize = size_of::<abi::DumpedThread>() / 8;
 
 /// Loads the program; it walks by the tables that the recording's programs have.
 pub fn load(options: &Options, tables: &[(&str, MapHandle)]) -> Result<ThreadIterator> {
-    let config = configuration::configure(options, &[], &Layout::default(), 0, false);
+    let config = configuration::configure(options, &[], &Layout::default(), 0);
     ThreadIterator::load(DUMP, &config, tables, &["targets", "counters", "settings"])
 }
 

@@ -11,6 +11,7 @@ use libbpf_rs::{Link, PerfEventOpts, UprobeMultiOpts, UprobeOpts};
 use super::Programs;
 use crate::abi;
 use crate::bpf_objects::{bpf_error, program};
+use crate::configuration::lone_event;
 use crate::cpus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Sampling};
@@ -107,7 +108,11 @@ impl Programs {
         } else {
             "sample_event"
         };
-        let cookie = if self.has_cookie { event as u64 } else { 0 };
+        let cookie = if lone_event(&self.triggers).is_some() {
+            0
+        } else {
+            event as u64
+        };
         let options = PerfEventOpts {
             cookie,
             ..Default::default()
@@ -226,7 +231,8 @@ fn phase_step(trigger: &Trigger, cpus: usize) -> Duration {
     Duration::from_nanos(period_ns.min(100_000_000) / cpus.max(1) as u64)
 }
 
-fn open_error(trigger: &Trigger, error: &std::io::Error) -> Error {
+/// Why an event cannot be opened.
+pub fn open_error(trigger: &Trigger, error: &std::io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => Error::new(
             ErrorKind::Event,

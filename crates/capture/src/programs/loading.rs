@@ -15,7 +15,7 @@ use crate::drain::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault_times::{self, FaultTimes};
 use crate::fault_totals::{self, FaultTotals};
-use crate::kernel_features::{kernel_has_callbacks, refuse_what_is_not_there};
+use crate::kernel_features::kernel_has_callbacks;
 use crate::options::Options;
 use crate::orc;
 use crate::perf_event::Trigger;
@@ -44,10 +44,8 @@ impl Programs {
         mut shared: Vec<(&'static str, MapHandle)>,
     ) -> Result<Self> {
         print_above(options.log_level);
-        let has_cookie = triggers.len() > 1;
-        refuse_what_is_not_there(options, has_cookie)?;
         let combine_slots = if options.aggregate { combining_slots()? } else { 0 };
-        let mut config = configure(options, &triggers, rings, combine_slots, has_cookie);
+        let mut config = configure(options, &triggers, rings, combine_slots);
         let kernel_tables = orc::find_tables(options);
         if kernel_tables.is_some() {
             config.kernel_walk = options.kernel_walk as u8;
@@ -75,7 +73,6 @@ impl Programs {
             triggers,
             counted,
             combine_slots,
-            has_cookie,
         };
         programs.restrict(options)?;
         if fault_totals::are_wanted(options, &programs.triggers) {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::waiting::Waiting;
-use super::{MANY_SAMPLES, Recording};
+use super::{MANY_SAMPLES, Recording, possible};
 use crate::absent::Absent;
 use crate::allocators::Allocators;
 use crate::block_io::BlockIoPace;
@@ -11,7 +11,7 @@ use crate::bpf_objects::possible_cpus;
 use crate::combining::Combining;
 use crate::cpus;
 use crate::drain::{Layout, Rings};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fault_times;
 use crate::fault_totals;
 use crate::informer;
@@ -31,10 +31,10 @@ impl Recording {
     pub fn begin(mut options: Options, waker: Waker) -> Result<Self> {
         setup::raise_open_files_limit();
         let targets = Targets::new(&options.pids)?;
-        setup::resolve_tracepoints(&mut options)?;
-        let mut notes = settle_for_less(&mut options);
         let online = cpus::online();
-        let (mut programs, layout, triggers) = load(&options, &online, &mut notes)?;
+        let mut notes = possible::leave_out_missing(&mut options, online[0])?;
+        notes.extend(settle_for_less(&mut options));
+        let (mut programs, layout, triggers) = load_possible(&mut options, &online, &mut notes)?;
         let rings = Rings::new(programs.rings(), layout, &online)?;
         let sideband =
             Sideband::open(&online).map_err(|error| Error::system("processes cannot be followed", &error))?;
@@ -52,7 +52,7 @@ impl Recording {
         };
         let block_io = BlockIoPace::begin(&options, online.len(), &mut programs)?;
         let beginning = Beginning::now();
-        attach(&mut programs, &options, &online)?;
+        attach(&mut programs, &options, &online, &mut notes)?;
         let allocators = Allocators::begin(&options, &mut programs)?;
         let waiting = Waiting::new(&options);
         Ok(Self {
@@ -97,13 +97,32 @@ fn settle_for_less(options: &mut Options) -> Vec<String> {
 }
 
 /// The programs, and the events that run them as this machine has them.
-fn load(options: &Options, online: &[u32], notes: &mut Vec<String>) -> Result<(Programs, Layout, Vec<Trigger>)> {
+type Loaded = (Programs, Layout, Vec<Trigger>);
+
+/// Without the events whose programs this kernel does not take, if others remain.
+fn load_possible(options: &mut Options, online: &[u32], notes: &mut Vec<String>) -> Result<Loaded> {
+    let error = match load(options, online, notes) {
+        Err(error) if error.kind == ErrorKind::Kernel => error,
+        tried => return tried,
+    };
+    for fewer in possible::fewer(options) {
+        let mut said = possible::notes_of_missing(options, &fewer, &error);
+        if let Ok(loaded) = load(&fewer, online, &mut said) {
+            notes.extend(said);
+            *options = fewer;
+            return Ok(loaded);
+        }
+    }
+    Err(error)
+}
+
+fn load(options: &Options, online: &[u32], notes: &mut Vec<String>) -> Result<Loaded> {
     let settle = |event| Trigger::settle(event, options, online[0]);
     let mut triggers: Vec<Trigger> = options.events.iter().map(settle).collect();
-    notes.extend(fault_totals::lack(&triggers));
     let hooks = options.hooks().len();
     let layout = Layout::new(setup::ring_bytes(options), possible_cpus()?, online, hooks);
     let programs = Programs::load(options, triggers.clone(), &layout)?;
+    notes.extend(fault_totals::lack(&triggers));
     if programs.fault_times.is_some() {
         triggers.iter_mut().for_each(Trigger::note_timing);
     } else if fault_times::are_wanted(options, &triggers) {
@@ -125,21 +144,24 @@ fn load_absent(
     programs: &mut Programs,
     notes: &mut Vec<String>,
 ) -> Result<Option<Absent>> {
-    let absent = Absent::load(options, triggers, programs)?;
-    if absent.is_none() {
-        notes.push("threads that were off the CPU all along are missing: --cgroup, --call-graph fp".into());
-    }
-    Ok(absent)
+    let why = match Absent::load(options, triggers, programs) {
+        Ok(Some(absent)) => return Ok(Some(absent)),
+        Ok(None) => "--cgroup, --call-graph fp".into(),
+        Err(error) if error.kind == ErrorKind::Kernel => error.to_string(),
+        Err(error) => return Err(error),
+    };
+    notes.push(format!("threads that were off the CPU all along are missing: {why}"));
+    Ok(None)
 }
 
 /// Sampling begins.
-fn attach(programs: &mut Programs, options: &Options, online: &[u32]) -> Result<()> {
+fn attach(programs: &mut Programs, options: &Options, online: &[u32], notes: &mut Vec<String>) -> Result<()> {
     programs.attach_missing(online)?;
-    if options.off_cpu_event().is_some() {
-        programs.attach_off_cpu(options)?;
+    if let Some(event) = options.off_cpu_event() {
+        possible::unless_alone(options, event, programs.attach_off_cpu(options), notes)?;
     }
-    if options.block_io_event().is_some() {
-        programs.attach_block_io()?;
+    if let Some(event) = options.block_io_event() {
+        possible::unless_alone(options, event, programs.attach_block_io(), notes)?;
     }
     if let Some(library) = &options.heap_library {
         programs.attach_heap_library(library)?;
