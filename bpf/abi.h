@@ -340,9 +340,9 @@ struct config {
 	u8 inherit;
 	u8 user_only;
 	u8 kernel_only;
-	u8 lone_event;         /* the only one that perf tells of; MAX_EVENTS: bpf_get_attach_cookie tells which fired */
-	u8 unwind;             /* by tables; otherwise by frame pointers alone */
-	u64 code_mask;         /* of a return address: without the bits that sign it (arm64) */
+	u8 lone_event; /* the only one that perf tells of; MAX_EVENTS: bpf_get_attach_cookie tells which fired */
+	u8 unwind;     /* by tables; otherwise by frame pointers alone */
+	u64 code_mask; /* of a return address: without the bits that sign it (arm64) */
 	u64 begin_boottime_ns; /* older threads' faults are counted from what they had when they were first looked at */
 	u64 first_ring[HOOKS]; /* of its CPUs' rings, the first; memory to walk with is numbered alike */
 	u64 off_cpu_min_ns;    /* shorter absences, and longer ones than the next, are not what was asked for */
