@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,12 +12,15 @@ import pytest
 
 from stackhound.bench.configuration import read_configuration
 from stackhound.bench.runner import run_once
+from stackhound.bpf import list_programs
 from stackhound.bpf.bench import Plan, bench
 from stackhound.bpf.verify import verify
 from support_examples import copy_example, make
+from support_recordings import wait_for
 from support_workloads import HANG_S, require
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.ebpf
@@ -50,6 +54,37 @@ def test_packets_of_a_generator_are_logged_with_their_sources(example: Path, tmp
     logged = [line for line in lines if re.fullmatch(r"192\.0\.2\.\d+ 60", line)]
     assert 0 < len(logged) <= sent
     assert len(set(logged)) == min(256, len(logged))
+
+
+def test_it_is_listed_with_the_interface_of_this_network_namespace_alone(example: Path) -> None:
+    ip, unshare = require("ip"), require("unshare")
+    name = f"xl{os.getpid()}"
+    subprocess.run((ip, "link", "add", name, "type", "veth", "peer", "name", f"{name}p"), check=True)
+    try:
+        assert place_of_logger(example, name) == f"xdp {name}"
+    finally:
+        subprocess.run((ip, "link", "delete", name), check=True)
+    elsewhere = place_of_logger(example, "lo", unshare, "--net")  # it has the number of this one's
+    assert re.fullmatch(r"xdp interface \d+ of another network namespace", elsewhere)
+
+
+def place_of_logger(example: Path, interface: str, *prefix: str) -> str:
+    """Where its program is attached, as it is listed."""
+    build = example / "build"
+    command = (*prefix, build / "xdp_source_logger", build / "xdp_source_logger.bpf.o", interface, str(HANG_S))
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as logger:
+        try:
+            wait_for(lambda: any(places_of(logger.pid)), "it to be attached")
+            return next(places_of(logger.pid))
+        finally:
+            logger.terminate()
+
+
+def places_of(pid: int) -> Iterator[str]:
+    """Of the programs that a process holds."""
+    for program in list_programs():
+        if pid in {owner.pid for owner in program.owners}:
+            yield from (attachment.place for attachment in program.attachments)
 
 
 def test_the_verifier_takes_the_kernel_half(program: Path) -> None:

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, OsString};
 
+use libbpf_rs::ProgramAttachType;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::btf::{Btf, TypeId};
 use libbpf_rs::query::{LinkInfo, LinkInfoIter, LinkTypeInfo, PerfEventType};
+use libbpf_sys::{bpf_prog_query_opts, bpf_xdp_query_opts};
 
 /// `net/ethernet/loopback`-like names are at most so long.
 const INTERFACE_BYTES: usize = libc::IF_NAMESIZE;
@@ -54,7 +56,10 @@ fn place(link: &LinkInfo, kernel: &mut Option<Option<Btf<'static>>>) -> String {
             let way = kebab(&format!("{:?}", namespace.attach_type));
             format!("{way} network namespace {}", namespace.ino)
         }
-        LinkTypeInfo::Xdp(xdp) => format!("xdp {}", interface(xdp.ifindex)),
+        LinkTypeInfo::Xdp(xdp) => {
+            let is_here = xdp_programs(xdp.ifindex).contains(&link.prog_id);
+            format!("xdp {}", interface(xdp.ifindex, is_here))
+        }
         LinkTypeInfo::StructOps(ops) => format!("struct_ops map {}", ops.map_id),
         LinkTypeInfo::Netfilter(filter) => format!("netfilter hook {}", filter.hooknum),
         LinkTypeInfo::KprobeMulti(multi) => format!("{} kprobes", multi.count),
@@ -62,12 +67,15 @@ fn place(link: &LinkInfo, kernel: &mut Option<Option<Btf<'static>>>) -> String {
             let file = multi.path.as_ref().map(|path| path.display().to_string());
             format!("{} uprobes {}", multi.count, file.unwrap_or_default())
         }
-        LinkTypeInfo::Tcx(tcx) => format!(
-            "{} {}",
-            kebab(&format!("{:?}", tcx.attach_type)),
-            interface(tcx.ifindex)
-        ),
-        LinkTypeInfo::Netkit(netkit) => format!("netkit {}", interface(netkit.ifindex)),
+        LinkTypeInfo::Tcx(tcx) => {
+            let is_here = has_link(tcx.ifindex, &tcx.attach_type, link.id);
+            let way = kebab(&format!("{:?}", tcx.attach_type));
+            format!("{way} {}", interface(tcx.ifindex, is_here))
+        }
+        LinkTypeInfo::Netkit(netkit) => {
+            let is_here = has_link(netkit.ifindex, &netkit.attach_type, link.id);
+            format!("netkit {}", interface(netkit.ifindex, is_here))
+        }
         LinkTypeInfo::SockMap(sockets) => format!("sockmap {}", sockets.map_id),
         LinkTypeInfo::PerfEvent(event) => perf_event(&event.event_type),
         LinkTypeInfo::Unknown => "unknown".into(),
@@ -125,7 +133,41 @@ fn kebab(name: &str) -> String {
     text
 }
 
-fn interface(index: u32) -> String {
+/// The programs at an interface of this network namespace, each way that XDP has.
+fn xdp_programs(index: u32) -> [u32; 4] {
+    let mut found = bpf_xdp_query_opts {
+        sz: size_of::<bpf_xdp_query_opts>() as u64,
+        ..Default::default()
+    };
+    // SAFETY: it is as large as it says.
+    let refused = unsafe { libbpf_sys::bpf_xdp_query(index as i32, 0, &raw mut found) };
+    match refused {
+        0 => [found.prog_id, found.drv_prog_id, found.hw_prog_id, found.skb_prog_id],
+        _ => [0; 4],
+    }
+}
+
+/// Whether a link is at an interface of this network namespace.
+fn has_link(index: u32, way: &ProgramAttachType, link: u32) -> bool {
+    const MAX_LINKS: usize = 64; // BPF_MPROG_MAX
+    let (mut programs, mut links) = ([0; MAX_LINKS], [0; MAX_LINKS]);
+    let mut found = bpf_prog_query_opts {
+        sz: size_of::<bpf_prog_query_opts>() as u64,
+        prog_ids: programs.as_mut_ptr(),
+        link_ids: links.as_mut_ptr(),
+        ..Default::default()
+    };
+    found.__bindgen_anon_1.count = MAX_LINKS as u32;
+    // SAFETY: both arrays have room for as many as it says.
+    let refused = unsafe { libbpf_sys::bpf_prog_query_opts(index as i32, way.clone() as u32, &raw mut found) };
+    refused == 0 && links.contains(&link)
+}
+
+/// Its name, if it is one of this network namespace: links tell a number, not whose it is.
+fn interface(index: u32, is_here: bool) -> String {
+    if !is_here {
+        return format!("interface {index} of another network namespace");
+    }
     let mut name = [0; INTERFACE_BYTES];
     // SAFETY: there is room for the longest name and its zero.
     let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
@@ -148,7 +190,8 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_there_is_a_number() {
-        assert_eq!(interface(1), "lo");
-        assert_eq!(interface(123_456), "interface 123456");
+        assert_eq!(interface(1, true), "lo");
+        assert_eq!(interface(123_456, true), "interface 123456");
+        assert_eq!(interface(1, false), "interface 1 of another network namespace");
     }
 }
