@@ -391,7 +391,7 @@ fn flags_of(sample: &RawSample<'_>, user: &UserPart) -> u32 {
     if let Some(python) = sample.python {
         set(abi::PYTHON_CUT, python.end() != abi::PYTHON_COMPLETE);
         set(abi::GIL_KNOWN, python.summary & abi::PYTHON_KNOWS_GIL as u64 != 0);
-        set(abi::GIL_HELD, python.summary & abi::PYTHON_HOLDS_GIL as u64 != 0);
+        set(abi::GIL_HELD, python.holds_gil());
     }
     flags
 }

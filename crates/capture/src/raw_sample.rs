@@ -58,6 +58,11 @@ impl<'a> PythonPart<'a> {
         first.and_then(|&[code, task]| (code == abi::PYTHON_TASK as u64 && task != 0).then_some(task))
     }
 
+    /// Whether the thread is known to hold the interpreter's lock.
+    pub fn holds_gil(&self) -> bool {
+        self.summary & abi::PYTHON_HOLDS_GIL as u64 != 0
+    }
+
     /// How the walk ended: `enum python_end`.
     pub fn end(&self) -> u32 {
         (self.summary >> abi::PYTHON_END_SHIFT) as u32 & abi::PYTHON_END_MASK as u32

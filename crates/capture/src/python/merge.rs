@@ -94,6 +94,8 @@ pub struct Parts<'s> {
     pub is_rooted: bool,
     /// And Python's part its.
     pub is_whole: bool,
+    /// None of the thread's calls can be of another interpreter, whose frames Python's part does not have.
+    pub has_all_calls: bool,
     /// Code that switches stacks: Python's part may have its root there.
     pub switches: &'s [Range<u64>],
 }
@@ -105,7 +107,7 @@ impl Parts<'_> {
         let (count, runs) = (calls.iter().filter(|is_call| **is_call).count(), self.runs());
         let is_complete = self.is_rooted && self.is_whole;
         let is_beginning = self.native.first().is_some_and(|leaf| evaluation.begins(*leaf));
-        let is_leaf_idle = is_complete && count == runs + 1 && is_beginning;
+        let is_leaf_idle = is_complete && count == runs + 1 && (is_beginning || self.has_all_calls);
         let mut idle = usize::from(is_leaf_idle);
         let mut surplus = if is_complete { runs.saturating_sub(count) } else { 0 };
         let mut left = self.python;
@@ -128,7 +130,8 @@ impl Parts<'_> {
             (false, true) => count <= runs,
             (false, false) => true,
         };
-        if fits { Fit::Exact } else { Fit::Guessed }
+        let is_torn = self.is_whole && self.is_open(); // a frame that is just being taken out of the list
+        if fits && !is_torn { Fit::Exact } else { Fit::Guessed }
     }
 
     /// Whether the calls that the frames come from are all that there are up to where the stack was switched to.
@@ -144,8 +147,12 @@ impl Parts<'_> {
 
     /// Calls of the evaluation loop that the frames come from.
     fn runs(&self) -> usize {
-        let is_open = self.python.last().is_some_and(|frame| !frame.is_entry);
-        self.python.iter().filter(|frame| frame.is_entry).count() + usize::from(is_open)
+        self.python.iter().filter(|frame| frame.is_entry).count() + usize::from(self.is_open())
+    }
+
+    /// Whether the outermost frame is not where its call of the evaluation loop began.
+    fn is_open(&self) -> bool {
+        self.python.last().is_some_and(|frame| !frame.is_entry)
     }
 }
 
@@ -170,6 +177,16 @@ mod tests {
     }
 
     fn merged_in(has_tail_calls: bool, native: &[u64], codes: &[u64], is_rooted: bool) -> (Vec<u64>, Fit) {
+        merged_of(has_tail_calls, false, native, codes, is_rooted)
+    }
+
+    fn merged_of(
+        has_tail_calls: bool,
+        has_all_calls: bool,
+        native: &[u64],
+        codes: &[u64],
+        is_rooted: bool,
+    ) -> (Vec<u64>, Fit) {
         let frame = |code: u64| (code & !E != 0).then(|| Frame::Python(LocationId::default(), code & !E));
         let python: Vec<PythonFrame> = codes
             .iter()
@@ -183,6 +200,7 @@ mod tests {
             python: &python,
             is_rooted,
             is_whole: true,
+            has_all_calls,
             switches: &[800..850, 860..870],
         };
         let mut frames = Vec::new();
@@ -225,6 +243,24 @@ mod tests {
         assert_eq!((frames, fit), (vec![1001, 6, 48, 120, 7], Fit::Exact));
         let (frames, _) = merged(&[5, 101, 6, 120, 7], &[E, 48 | E], true);
         assert_eq!(frames, [5, 101, 6, 48, 120, 7], "the interpreter says so itself");
+    }
+
+    /// It returns what it has found, and its frame is not the thread's any more.
+    #[test]
+    fn a_call_that_is_about_to_end_has_none() {
+        let merged = |native| merged_of(false, true, native, &[16 | E, 48 | E], true);
+        let (frames, fit) = merged(&[1300, 7, 120, 8, 130, 9]);
+        assert_eq!((frames, fit), (vec![1300, 7, 16, 120, 8, 48, 130, 9], Fit::Exact));
+        let (frames, fit) = merged(&[5, 1300, 7, 120, 8, 130, 9]);
+        assert_eq!((frames, fit), (vec![5, 1300, 7, 16, 120, 8, 48, 130, 9], Fit::Exact));
+        let (_, fit) = merged(&[5, 110, 1300, 7, 120, 8, 130, 9]);
+        assert_eq!(fit, Fit::Guessed, "two calls cannot both end");
+    }
+
+    #[test]
+    fn frames_that_end_within_a_call_are_not_all_there() {
+        assert_eq!(merged(&[5, 110, 7], &[16, 32], true).1, Fit::Guessed);
+        assert_eq!(merged(&[5, 110, 7], &[16, 32 | E], true).1, Fit::Exact);
     }
 
     /// As when one interpreter runs another: the frames are those of the inner one.

@@ -475,9 +475,12 @@ impl Pythons {
         };
         let pid = sample.header.tgid;
         let unknown = Loop::default();
-        let (counted, evaluation) = match process.attached() {
-            Some(attached) => (attached.python.layout.walk.counted, &attached.evaluation),
-            None => (Counted::Bytes, &unknown), // of no code object that is known
+        let (counted, evaluation, may_enter_another) = match process.attached() {
+            Some(attached) => {
+                let layout = &attached.python.layout;
+                (layout.walk.counted, &attached.evaluation, layout.may_enter_another())
+            }
+            None => (Counted::Bytes, &unknown, true), // of no code object that is known
         };
         let mut locate = |(code, instruction)| self.codes.locate(pid, code, (counted, instruction), profile);
         let located: Vec<PythonFrame> = python.frames().map(&mut locate).collect();
@@ -486,6 +489,7 @@ impl Pythons {
             python: &located,
             is_rooted: sample.user_end() == abi::END_ROOT,
             is_whole: python.end() == abi::PYTHON_COMPLETE,
+            has_all_calls: !may_enter_another && python.holds_gil(),
             switches: &process.switches,
         };
         let fit = parts.merge(evaluation, frames);

@@ -277,6 +277,12 @@ impl fmt::Display for Layout {
 }
 
 impl Layout {
+    /// Whether a thread that holds the lock by its own state may have calls whose frames are not in that: from 3.12 on it
+    /// has the state of the subinterpreter whose code it runs, and that alone.
+    pub fn may_enter_another(&self) -> bool {
+        self.version.minor().is_none_or(|minor| minor >= 12)
+    }
+
     /// Whether it can be found out who awaits a task: from 3.12 on, but not of free-threaded 3.13.
     pub fn tells_awaiting_tasks(&self) -> bool {
         self.awaits.is_some()
