@@ -54,8 +54,18 @@ def test_the_programs_of_a_file_are_listed(object_file: Path) -> None:
         "add_in_loop": "xdp",
         "report": "xdp",
         "answer": "socket_filter",
+        "classify": "sched_cls",
+        "act": "sched_act",
+        "let_out": "cgroup_skb",
+        "dissect": "flow_dissector",
+        "come_in": "lwt_in",
+        "go_out": "lwt_out",
+        "transmit": "lwt_xmit",
+        "serve": "syscall",
         "compare": "raw_tracepoint",
         "on_switch": "tracing",
+        "on_raw_switch": "raw_tracepoint",
+        "on_told_switch": "tracepoint",
         "on_clock": "perf_event",
         "reach_too_far": "xdp",
     }
@@ -72,6 +82,8 @@ def test_the_verifier_says_what_it_had_to_do_and_why_it_refuses(object_file: Pat
     refusal = verdicts["reach_too_far"].refusal
     assert refusal
     assert "invalid access to packet" in refusal.message
+    assert "R1" in refusal.message
+    assert "R1=ctx()" in refusal.registers
     assert refusal.instruction.endswith("+100)")
     assert refusal.source == "return data[100];"
     assert (Path(refusal.file).name, refusal.line) == ("measured.bpf.c", refusal_line())
@@ -111,10 +123,39 @@ def test_a_ring_buffer_that_nobody_reads_does_not_change_what_is_measured(object
     assert result.return_value == 2
 
 
-def test_a_program_that_runs_once_a_call_is_measured_by_statistics(object_file: Path) -> None:
-    result = bench(object_file, "compare", Plan(context=(7).to_bytes(8, "little"), **QUICK))
-    assert result.return_value == 1
-    assert 0 < result.empty_ns < 10_000
+@pytest.mark.parametrize(
+    ("program", "returned"),
+    [
+        ("answer", 0),
+        ("classify", 2),
+        ("act", 2),
+        ("let_out", 1),
+        ("dissect", 2),
+        ("come_in", 2),
+        ("go_out", 2),
+        ("transmit", 2),
+        ("serve", 1),
+        ("compare", 1),
+    ],
+)
+def test_the_kernel_runs_programs_of_each_type_with_the_input_that_they_are_given(
+    object_file: Path, program: str, returned: int
+) -> None:
+    """What they return is told by the length of the packet, or by the context."""
+    plan = Plan(packet=bytes(64), context=(7).to_bytes(8, "little"), expected=returned, **QUICK)
+    result = bench(object_file, program, plan)
+    assert (result.return_value, result.way, len(result.loads)) == (returned, "test run", 3)
+    assert result.empty_ns > 0
+    if program != "answer":
+        other = replace(plan, packet=bytes(20), context=(3).to_bytes(8, "little"), expected=0)
+        assert bench(object_file, program, other).return_value == 0
+
+
+@pytest.mark.parametrize("program", ["on_switch", "on_raw_switch", "on_told_switch", "on_clock"])
+def test_programs_of_each_type_are_measured_where_they_are_attached(object_file: Path, program: str) -> None:
+    result = bench(object_file, program, Plan(place=time.sleep, **QUICK))
+    assert (result.way, len(result.loads), result.return_value) == ("in place", 3, None)
+    assert result.empty_ns > 0
 
 
 def test_a_program_is_measured_where_it_is_attached(object_file: Path) -> None:
@@ -126,12 +167,6 @@ def test_a_program_is_measured_where_it_is_attached(object_file: Path) -> None:
     assert done.returncode in (0, 4)
     assert document["way"] == "in place"
     assert document["low"] <= document["ns_per_run"] <= document["high"]
-
-
-def test_a_program_for_perf_events_is_measured_on_clocks(object_file: Path) -> None:
-    result = bench(object_file, "on_clock", Plan(place=time.sleep, **QUICK))
-    assert (result.way, len(result.loads), result.return_value) == ("in place", 3, None)
-    assert result.empty_ns > 0
 
 
 @pytest.fixture
