@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -22,6 +23,7 @@ from stackhound.bench.runner import run_once
 from stackhound.bpf.bench import Plan, bench
 from stackhound.bpf.verify import list_contents, verify
 from stackhound.errors import BenchmarkError, RecordingError, UsageError
+from support_bpf import descriptors
 from support_recordings import run_stackhound
 from support_workloads import SOURCES, require
 
@@ -103,10 +105,24 @@ def test_work_takes_longer_than_none(object_file: Path) -> None:
     assert work.instructions > nothing.instructions
 
 
-def test_a_measurement_that_comes_to_no_end_is_ended(object_file: Path) -> None:
-    result = bench(object_file, "add_in_loop", Plan(loads=2, most_loads=1_000, most_s=0, batches=2, spread=0))
+def test_a_measurement_that_comes_to_no_end_is_ended(object_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stackhound.bpf.bench.FINEST_NS", -1)  # never are two loads so much alike
+    result = bench(object_file, "add_in_loop", Plan(loads=2, most_loads=1_000, most_s=0, batches=2, spread=-1))
     assert len(result.loads) == 2
     assert not result.is_conclusive
+
+
+def test_measuring_xdp_leaves_this_thread_in_its_network_and_nothing_open(object_file: Path) -> None:
+    def here() -> tuple[Path, list[str]]:
+        return Path("/proc/thread-self/ns/net").readlink(), descriptors()
+
+    bench(object_file, "let_pass", Plan(**QUICK))  # what Python opens for itself is open then
+    before = here()
+    bench(object_file, "let_pass", Plan(**QUICK))
+    with pytest.raises(RecordingError):
+        bench(object_file, "let_pass", Plan(expected=1, **QUICK))
+    gc.collect()
+    assert here() == before
 
 
 def test_maps_are_prepared_and_return_values_are_checked(object_file: Path) -> None:

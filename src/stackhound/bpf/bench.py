@@ -10,10 +10,13 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stackhound import _native
+from stackhound.bpf.aside import Aside
 from stackhound.bpf.estimate import Interval, median_interval
 from stackhound.bpf.monitor import Monitor
 from stackhound.bpf.rings import open_rings
@@ -24,6 +27,9 @@ from stackhound.profile.native_errors import native_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    #: Measures one load: ns of a run, and of an empty one; adds what the program returned.
+    Runner = Callable[["Loaded", "Plan", set[int]], tuple[float, float]]
 
 #: Types that the kernel runs many times a call, with a packet; by what a program of theirs returns to be harmless.
 PACKET_TYPES: Final = {
@@ -42,11 +48,9 @@ CONTEXT_TYPES: Final = frozenset({"raw_tracepoint", "syscall"})
 
 #: What cannot be told apart: half of a clock cycle, about.
 FINEST_NS: Final = 0.25
-#: A call of it patches the kernel's code, so that only the kernel's own clock tells a run: whole ns. The patching takes
-#: tens of ms, so that there are fewer calls, and longer ones.
 XDP: Final = "xdp"
-XDP_TIMES_LONGER: Final = 4
-LEAST_BATCHES: Final = 2
+#: What follows in the sections of those that device and CPU maps run.
+OF_MAPS: Final = frozenset({"cpumap", "devmap"})
 TRIAL_RUNS: Final = 1_000
 BATCH_S: Final = 0.001
 CALLS_A_LOAD: Final = 2_000  # where each run is a call
@@ -65,7 +69,7 @@ class Plan:
         maps: by map the elements to write first, (key, value).
         loads, most_loads: of the program: so many at least and at most.
         most_s: seconds after which it is not loaded any more.
-        batches: a load; of XDP a quarter, each four times as long.
+        batches: a load.
         spread: the interval's width that is narrow enough, as a part of the value.
         place: makes what the program is attached to happen, for so many seconds; None: the kernel runs the program.
         interface: of the network, that an XDP program is attached to in its place.
@@ -142,7 +146,11 @@ def bench(path: Path, program: str, plan: Plan) -> Result:
         RecordingError: the kernel refuses it, or it returns what it should not.
     """
     (contained,) = choose_contents(path, [program])
-    runner = _runner(contained.type, plan)
+    with ExitStack() as opened:
+        return _measure(path, contained, plan, _runner(contained, plan, opened))
+
+
+def _measure(path: Path, contained: Contained, plan: Plan, runner: Runner) -> Result:
     medians: list[float] = []
     empties: list[float] = []
     values: set[int] = set()
@@ -161,10 +169,10 @@ def bench(path: Path, program: str, plan: Plan) -> Result:
             break
         for loaded in waiting:
             loaded.native.close()
-    sizes = waiting[0].native.sizes(program)
-    _check_values(program, values, plan.expected)
+    sizes = waiting[0].native.sizes(contained.name)
+    _check_values(contained.name, values, plan.expected)
     return Result(
-        program,
+        contained.name,
         contained.type,
         interval,
         statistics.median(empties),
@@ -178,7 +186,13 @@ def bench(path: Path, program: str, plan: Plan) -> Result:
     )
 
 
-def _runner(type_: str, plan: Plan) -> Callable[[Loaded, Plan, set[int]], tuple[float, float]]:
+def _runner(contained: Contained, plan: Plan, opened: ExitStack) -> Runner:
+    type_ = contained.type
+    if contained.section.partition("/")[2] in OF_MAPS:
+        raise UsageError(
+            f"the kernel runs programs of maps ({contained.section}) neither by themselves nor on an interface",
+            "measure the same function in the section xdp",
+        )
     if plan.place is not None:
         if type_ == XDP and not plan.interface:
             raise UsageError("an XDP program is attached to a network interface", "name it with --interface")
@@ -186,6 +200,9 @@ def _runner(type_: str, plan: Plan) -> Callable[[Loaded, Plan, set[int]], tuple[
     if type_ in PACKET_TYPES:
         if len(plan.packet) < 14:
             raise UsageError("a packet has 14 bytes or more", "give a longer one")
+        if type_ == XDP:
+            places = opened.enter_context(closing(Aside())), opened.enter_context(closing(Aside()))
+            return partial(_run_aside, places)
         return _run_packets
     if type_ in CONTEXT_TYPES:
         return _run_calls
@@ -194,27 +211,49 @@ def _runner(type_: str, plan: Plan) -> Callable[[Loaded, Plan, set[int]], tuple[
     )
 
 
+def _run_aside(places: tuple[Aside, Aside], loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, float]:
+    """As `_run_packets`, of programs that have to be attached to be run fast: it and an empty one, to a place each."""
+    program = loaded.program
+    with native_errors():
+        nothing = _native.BpfObject.nothing(loaded.section, PACKET_TYPES[loaded.type])
+
+    def run_empty(repeat: int, _: int) -> float:
+        return nothing.run(nothing.NOTHING, plan.packet, b"", repeat)[1] / repeat
+
+    with places[0].attached(loaded.native, program), places[1].attached(nothing, nothing.NOTHING):
+        found = _run_both(loaded, plan, values, run_empty)
+    nothing.close()
+    return found
+
+
 def _run_packets(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, float]:
     """Ns of a run, and of an empty one, batch by batch in turn."""
+
+    def run_empty(repeat: int, value: int) -> float:
+        return loaded.native.run_empty(loaded.program, plan.packet, b"", repeat, value)[1] / repeat
+
+    return _run_both(loaded, plan, values, run_empty)
+
+
+def _run_both(
+    loaded: Loaded, plan: Plan, values: set[int], run_empty: Callable[[int, int], float]
+) -> tuple[float, float]:
     native, program = loaded.native, loaded.program
-    longer = XDP_TIMES_LONGER if loaded.type == XDP else 1
     with native_errors(), open_rings(native.id(program)) as rings:
         rings.empty()
         native.run(program, plan.packet, b"", 1)
         fitting = rings.runs_that_fit() or MOST_REPEATS
         rings.empty()
         trial = min(TRIAL_RUNS, fitting)
-        value, elapsed_ns, mean_ns = native.run(program, plan.packet, b"", trial)
-        each_ns = mean_ns if loaded.type == XDP else elapsed_ns / trial
-        repeat = min(fitting, max(TRIAL_RUNS, min(MOST_REPEATS, int(longer * BATCH_S * 1e9 / max(1.0, each_ns)))))
+        each_ns = native.run(program, plan.packet, b"", trial)[1] / trial
+        repeat = min(fitting, max(TRIAL_RUNS, min(MOST_REPEATS, int(BATCH_S * 1e9 / max(1.0, each_ns)))))
         own, empty = [], []
-        for _ in range(max(LEAST_BATCHES, plan.batches // longer)):
+        for _ in range(plan.batches):
             rings.empty()
-            value, elapsed_ns, mean_ns = native.run(program, plan.packet, b"", repeat)
+            value, elapsed_ns, _ = native.run(program, plan.packet, b"", repeat)
             values.add(value)
-            own.append(mean_ns if loaded.type == XDP else elapsed_ns / repeat)
-            _, elapsed_ns, mean_ns = native.run_empty(program, plan.packet, b"", repeat, value)
-            empty.append(mean_ns if loaded.type == XDP else elapsed_ns / repeat)
+            own.append(elapsed_ns / repeat)
+            empty.append(run_empty(repeat, value))
     return _middle(own), _middle(empty)
 
 
