@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /*
  * flood INTERFACE SECONDS: sends packets of 60 bytes as fast as it can, from 192.0.2.0 to 192.0.2.255 in turn, to
- * whoever is at the other end; prints how many.
+ * whoever is at the other end; prints how many. SECONDS may be 0.05.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -45,11 +45,19 @@ static void set_source(unsigned char *packet, unsigned int number)
 	memcpy(packet + sizeof(struct ether_header) + offsetof(struct iphdr, saddr), &address, sizeof(address));
 }
 
-static long send_for(int descriptor, struct sockaddr_ll *to, long seconds)
+static double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+static long send_for(int descriptor, struct sockaddr_ll *to, double seconds)
 {
 	struct iovec parts[BURST];
 	struct mmsghdr messages[BURST];
-	time_t end = time(NULL) + seconds;
+	double end_s = now_s() + seconds;
 	long sent = 0;
 
 	memset(messages, 0, sizeof(messages));
@@ -63,7 +71,7 @@ static long send_for(int descriptor, struct sockaddr_ll *to, long seconds)
 			.msg_iovlen = 1,
 		};
 	}
-	while (time(NULL) < end) {
+	while (now_s() < end_s) {
 		int count;
 
 		for (int i = 0; i < BURST; i++)
@@ -82,13 +90,13 @@ int main(int argc, char **argv)
 	int descriptor = socket(AF_PACKET, SOCK_RAW, 0);
 	long sent = -1;
 
-	if (argc != 3 || atol(argv[2]) <= 0) {
+	if (argc != 3 || atof(argv[2]) <= 0) {
 		fprintf(stderr, "usage: flood INTERFACE SECONDS\n");
 		return 2;
 	}
 	to.sll_ifindex = if_nametoindex(argv[1]);
 	if (descriptor >= 0 && to.sll_ifindex)
-		sent = send_for(descriptor, &to, atol(argv[2]));
+		sent = send_for(descriptor, &to, atof(argv[2]));
 	if (sent < 0) {
 		fprintf(stderr, "flood: %s\n", strerror(errno));
 		return 1;

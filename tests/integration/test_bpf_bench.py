@@ -238,6 +238,30 @@ def test_what_cannot_be_measured_is_one_line(
     assert told in done.stderr.decode()
 
 
+def test_a_load_that_hangs_is_ended_and_told(object_file: Path) -> None:
+    command = ("bench", object_file, "--program", "on_switch", "--in-place", "sleep 3600", "--most-time", "1s")
+    done = run_stackhound("bpf", *command)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr
+    assert "'sleep 3600' still ran after 1 s" in done.stderr.decode()
+
+
+def test_a_python_function_gives_what_a_program_is_measured_with(object_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text(
+        "def long():\n    return bytes(64)\ndef maps():\n    return {'answers': [(bytes(4), bytes([9, 0, 0, 0]))]}\n"
+        "def context():\n    return bytes([7]) + bytes(7)\n"
+    )
+    quick = ("--loads", "2", "--most-loads", "2", "--batches", "2", "--json")
+    given = {
+        "classify": ("--packet", "made:long", "--expect", "2"),
+        "answer": ("--maps", "made:maps", "--expect", "9"),
+        "serve": ("--context", "made:context", "--expect", "1"),
+    }
+    for program, options in given.items():
+        done = run_stackhound("bpf", "bench", object_file, "--program", program, *options, *quick, cwd=tmp_path)
+        assert done.returncode in (0, 4), done.stderr
+        assert str(json.loads(done.stdout)["return_value"]) == options[-1]
+
+
 def test_a_refused_program_makes_verify_fail(object_file: Path) -> None:
     done = run_stackhound("bpf", "verify", object_file)
     assert done.returncode == 1
@@ -250,10 +274,18 @@ def test_a_program_is_a_benchmark_of_the_configuration(object_file: Path) -> Non
     values = run_once(benchmark, object_file.parent).benchmarks["sum"]
     assert len(values["ns-per-run"]) == 8
     assert all(value > 0 for value in values["ns-per-run"])
+    assert values["verifier-states"][0] > 1
     counted = replace(benchmark, measures=("verifier-instructions",))
     alone = run_once(counted, object_file.parent).benchmarks["sum"]
     assert alone == {"verifier-instructions": values["verifier-instructions"]}
     assert alone["verifier-instructions"][0] > 100
+
+
+def test_a_benchmark_of_the_configuration_can_be_in_place(object_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stackhound.bench.programs.LOADS", 2)
+    benchmark = Benchmark("switch", bpf=object_file.name, program="on_switch", in_place=("sleep", "0.01"))
+    values = run_once(benchmark, object_file.parent).benchmarks["switch"]
+    assert len(values["ns-per-run"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -115,10 +118,27 @@ def test_the_kernel_half_in_rust_does_the_same(example: Path) -> None:
 
 
 def test_both_halves_are_benchmarks(example: Path) -> None:
-    kernel, user = read_configuration(example / "bench.toml").benchmarks
+    kernel, _, user = read_configuration(example / "bench.toml").benchmarks
     measured = run_once(kernel, example).benchmarks["kernel half"]
     assert all(value > 0 for value in measured["ns-per-run"])
     assert measured["verifier-instructions"][0] > 10
+    assert measured["verifier-states"][0] > 0
     if shutil.which("valgrind"):
         counted = run_once(user, example).benchmarks["user half"]
         assert counted["allocations"] == [1]  # stdio's buffer
+
+
+def test_the_kernel_half_is_a_benchmark_between_the_packets_of_a_generator(example: Path) -> None:
+    """On the cable of its own network namespace; with less than the whole plan, which takes a minute."""
+    if shutil.which("ip") is None or shutil.which("unshare") is None:
+        pytest.skip("needs iproute2 and util-linux")
+    (placed,) = [one for one in read_configuration(example / "bench.toml").benchmarks if one.in_place]
+    stackhound = (sys.executable, "-m", "stackhound", "bpf", "bench", placed.bpf, "--program", placed.program)
+    place = ("--in-place", shlex.join(placed.in_place), "--interface", placed.interface)
+    few = ("--loads", "2", "--most-loads", "2", "--batches", "2", "--json")
+    line = (example / "on_cable.sh", *stackhound, *place, *few)
+    done = subprocess.run(line, cwd=example, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode in (0, 4), done.stderr
+    document = json.loads(done.stdout)
+    assert (document["way"], document["program"], len(document["loads"])) == ("in place", "log_source", 2)
+    assert document["ns_per_run"] > 0

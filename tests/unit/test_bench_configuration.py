@@ -56,7 +56,18 @@ def test_commands_functions_and_measures_are_declared(tmp_path):
     assert found.thresholds == (Threshold("wall", "t-test", upper=0.99, branch="main"),)
 
 
+def test_a_bpf_program_is_declared_with_its_input_or_its_place(tmp_path):
+    given = BPF + 'packet = "packets:syn"\nmaps = "maps.toml"\nexpect = 2'
+    (found,) = read(tmp_path, given).benchmarks
+    assert (found.packet, found.maps, found.expect, found.in_place) == ("packets:syn", "maps.toml", 2, ())
+    (placed,) = read(tmp_path, BPF + 'in_place = ["./send", "veth1"]\ninterface = "veth0"').benchmarks
+    assert (placed.in_place, placed.interface) == (("./send", "veth1"), "veth0")
+    (verified,) = read(tmp_path, '[[benchmark]]\nname = "a"\nbpf = "a.o"\nmeasures = ["verifier-states"]').benchmarks
+    assert verified.program == ""
+
+
 THRESHOLD = "[[threshold]]\nmeasure = 'wall'\ntest = 't-test'\n"
+BPF = '[[benchmark]]\nname = "a"\nbpf = "a.o"\nprogram = "p"\n'
 BENCHMARK = '[[benchmark]]\nname = "a"\ncommand = ["true"]\n'
 
 
@@ -81,6 +92,11 @@ BENCHMARK = '[[benchmark]]\nname = "a"\ncommand = ["true"]\n'
         ('[[benchmark]]\nname = "a"\nbpf = "a.o"', "which program of 'a.o'"),
         ('[[benchmark]]\nname = "a"\nbpf = "a.o"\nprogram = "p"\nexpect = true', "expect = True"),
         ('[[benchmark]]\nname = "a"\nbpf = "a.o"\nprogram = "p"\nresults = "r"', "'results', which means nothing"),
+        ('[[benchmark]]\nname = "a"\nbpf = "a.o"\nmeasures = []', "which program of 'a.o'"),
+        (BPF + 'in_place = "sleep 1"', "in_place is no list of texts"),
+        (BPF + 'interface = "lo"', "an interface, but nothing to run"),
+        (BPF + "interface = 3", "interface is no text"),
+        (BENCHMARK + 'in_place = ["true"]', "'in_place', which means nothing"),
         (BENCHMARK + 'packet = "p"', "'packet', which means nothing"),
         (BENCHMARK + "warmup = 3", "'warmup', which means nothing"),
         (BENCHMARK + BENCHMARK, "two benchmarks are called 'a'"),
@@ -113,7 +129,7 @@ def test_the_documentation_s_example_is_one(tmp_path):
     blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/bench.md").read_text(), re.DOTALL)
     first, commits, thresholds = blocks
     found = read(tmp_path, first + thresholds)
-    assert [one.name for one in found.benchmarks] == ["parse", "decode", "core", "filter"]
+    assert [one.name for one in found.benchmarks] == ["parse", "decode", "core", "filter", "filter in place"]
     assert [one.test for one in found.thresholds] == ["t-test"]
     built = read(tmp_path, commits)
     assert built.prepare == ("make", "benchmarks")

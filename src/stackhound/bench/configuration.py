@@ -16,7 +16,14 @@ results = "target/criterion"           # "-": what it prints
 name = "filter"
 bpf = "filter.bpf.o"                   # a BPF program of an object file
 program = "drop_syn"
-packet = "syn.pcap"
+packet = "syn.pcap"                    # or "module:function", which returns the bytes
+
+[[benchmark]]
+name = "filter in place"
+bpf = "filter.bpf.o"
+program = "drop_syn"
+in_place = ["./send", "veth1"]         # run while the program is attached
+interface = "veth0"
 
 [measure.rate]                         # a measure that is not known by its name
 unit = "requests/second"
@@ -53,8 +60,10 @@ STDOUT: Final = "-"
 KINDS: Final = {
     "command": {"results"},
     "function": set[str](),
-    "bpf": {"program", "packet", "context", "maps", "expect"},
+    "bpf": {"program", "packet", "context", "maps", "expect", "in_place", "interface"},
 }
+#: Of BPF programs, what the verifier alone tells: these are not run.
+VERIFIED: Final = frozenset({"verifier-instructions", "verifier-states"})
 COMMON: Final = {"name", "measures", "runs", "warmups", "timeout_s", "needs"}
 
 
@@ -70,8 +79,10 @@ class Benchmark:
         results: a file or directory that the command writes; ``-``: what it prints.
         bpf: an object file with the BPF program ``program``; empty where it is something else. Without a program it
             is each of them, ``NAME/PROGRAM``, for the verifier alone.
-        packet, context, maps: files for it, as of ``stackhound bpf bench``; empty without one.
+        packet, context, maps: files for it, or Python functions, as of ``stackhound bpf bench``; empty without one.
         expect: what it must return; None: always the same.
+        in_place: a command that is run while it is attached in its place; empty: the kernel runs it.
+        interface: of the network, that an XDP program is attached to then.
         measures: of these alone; empty means all.
         runs, warmups: how often; results of the first ``warmups`` are thrown away.
         timeout_s: a run that takes longer has failed.
@@ -88,6 +99,8 @@ class Benchmark:
     context: str = ""
     maps: str = ""
     expect: int | None = None
+    in_place: tuple[str, ...] = ()
+    interface: str = ""
     measures: tuple[str, ...] = ()
     runs: int = DEFAULT_RUNS
     warmups: int = 1
@@ -167,11 +180,13 @@ def _parse_benchmark(table: dict[str, Any]) -> Benchmark:
     _expect_keys(where, table, COMMON | KINDS[kinds[0]] | {kinds[0]})
     _expect_numbers(where, table)
     _expect_texts(where, table)
-    if kinds == ["bpf"] and not table.get("program") and table.get("measures") != ["verifier-instructions"]:
+    lists = {key: _words(where, table, key) for key in ("command", "measures", "in_place")}
+    is_verified = bool(lists["measures"]) and VERIFIED.issuperset(lists["measures"])
+    if kinds == ["bpf"] and not table.get("program") and not is_verified:
         raise UsageError(f"{where} does not say which program of {table['bpf']!r:.80}", 'write program = "…"')
-    return Benchmark(
-        **{**table, "command": _words(where, table, "command"), "measures": _words(where, table, "measures")}
-    )
+    if table.get("interface") and not lists["in_place"]:
+        raise UsageError(f"{where} has an interface, but nothing to run", 'write in_place = ["…"]')
+    return Benchmark(**{**table, **lists})
 
 
 def _expect_numbers(where: str, table: dict[str, Any]) -> None:
@@ -186,7 +201,7 @@ def _expect_numbers(where: str, table: dict[str, Any]) -> None:
 
 
 def _expect_texts(where: str, table: dict[str, Any]) -> None:
-    for key in {"function", "results", "needs", "bpf", *KINDS["bpf"]} - {"expect"}:
+    for key in {"function", "results", "needs", "bpf", *KINDS["bpf"]} - {"expect", "in_place"}:
         if not isinstance(table.get(key, ""), str):
             raise UsageError(f"{where}: {key} is no text", 'write it in "quotes"')
     function = table.get("function", "")

@@ -53,6 +53,7 @@ KNOWN: Final = {
         Measure("allocated", "bytes", exact=True),
         Measure("ns-per-run", "nanoseconds", floor=BPF_FLOOR_NS),
         Measure("verifier-instructions", "count", exact=True),
+        Measure("verifier-states", "count", exact=True),
     )
 }
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from stackhound.bench.measures import check_values
 from stackhound.bpf.bench import Plan, bench
-from stackhound.bpf.fixtures import read_maps, read_packet
+from stackhound.bpf.commands import keep_running
+from stackhound.bpf.fixtures import find_context, find_maps, find_packet
 from stackhound.bpf.verify import verify
 from stackhound.errors import BenchmarkError, StackhoundError, reason_of
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TIME: Final = "ns-per-run"
 VERIFIER: Final = "verifier-instructions"
+STATES: Final = "verifier-states"
 #: Of each run of the benchmark: each load has its own speed, and gives one value.
 LOADS: Final = 8
 
@@ -61,15 +63,19 @@ def _count(verdict: Verdict) -> dict[str, list[float]]:
 
 def _as_values(figures: Figures | None) -> dict[str, list[float]]:
     """None of a kernel that does not tell."""
-    return {} if figures is None else {VERIFIER: [float(figures.instructions)]}
+    return {} if figures is None else {VERIFIER: [float(figures.instructions)], STATES: [float(figures.total_states)]}
 
 
 def _plan(benchmark: Benchmark, directory: Path) -> Plan:
+    place = keep_running(benchmark.in_place, directory, benchmark.timeout_s) if benchmark.in_place else None
     return Plan(
-        packet=read_packet(directory / benchmark.packet) if benchmark.packet else Plan.packet,
-        context=(directory / benchmark.context).read_bytes() if benchmark.context else b"",
-        maps=read_maps(directory / benchmark.maps) if benchmark.maps else {},
+        packet=find_packet(benchmark.packet, directory) if benchmark.packet else Plan.packet,
+        context=find_context(benchmark.context, directory) if benchmark.context else b"",
+        maps=find_maps(benchmark.maps, directory) if benchmark.maps else {},
         expected=benchmark.expect,
+        place=place,
+        interface=benchmark.interface,
+        most_s=benchmark.timeout_s,
         loads=LOADS,
         most_loads=LOADS,
     )

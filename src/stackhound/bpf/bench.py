@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from stackhound import _native
 from stackhound.bpf.aside import Aside
 from stackhound.bpf.estimate import Interval, median_interval
-from stackhound.bpf.monitor import Monitor
+from stackhound.bpf.monitor import Monitor, Rate
 from stackhound.bpf.rings import open_rings
 from stackhound.bpf.verify import Contained, Figures, choose_contents, read_figures, read_refusal
 from stackhound.errors import RecordingError, UsageError
@@ -52,6 +52,8 @@ XDP: Final = "xdp"
 #: What follows in the sections of those that device and CPU maps run.
 OF_MAPS: Final = frozenset({"cpumap", "devmap"})
 TRIAL_RUNS: Final = 1_000
+#: After which a measurement may end, when its time is over.
+LEAST_LOADS: Final = 2
 BATCH_S: Final = 0.001
 CALLS_A_LOAD: Final = 2_000  # where each run is a call
 MOST_REPEATS: Final = 1_000_000
@@ -68,7 +70,7 @@ class Plan:
         expected: what it must return; None: always the same.
         maps: by map the elements to write first, (key, value).
         loads, most_loads: of the program: so many at least and at most.
-        most_s: seconds after which it is not loaded any more.
+        most_s: seconds after which it is not loaded any more, also where that makes fewer than ``loads``; two at least.
         batches: a load.
         spread: the interval's width that is narrow enough, as a part of the value.
         place: makes what the program is attached to happen, for so many seconds; None: the kernel runs the program.
@@ -162,10 +164,13 @@ def _measure(path: Path, contained: Contained, plan: Plan, runner: Runner) -> Re
             own_ns, empty_ns = runner(loaded, plan, values)
             medians.append(max(0.0, own_ns - empty_ns))
             empties.append(empty_ns)
+            is_late = time.monotonic() - begun_s >= plan.most_s
+            if is_late and len(medians) >= LEAST_LOADS:
+                break
         interval = median_interval(medians)
-        is_conclusive = interval.high - interval.low <= max(plan.spread * interval.value, 2 * FINEST_NS)
-        is_enough = len(medians) + plan.loads > plan.most_loads or time.monotonic() - begun_s >= plan.most_s
-        if is_conclusive or is_enough:
+        is_narrow = interval.high - interval.low <= max(plan.spread * interval.value, 2 * FINEST_NS)
+        is_conclusive = is_narrow and len(medians) >= plan.loads
+        if is_conclusive or is_late or len(medians) + plan.loads > plan.most_loads:
             break
         for loaded in waiting:
             loaded.native.close()
@@ -271,15 +276,27 @@ def _run_calls(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, flo
     with native_errors():
         ids = native.id(program), native.empty_id(program, 0)
     with Monitor() as monitor, native_errors(), open_rings(ids[0]) as rings:
+        calls = max(1, CALLS_A_LOAD // plan.batches)
         for _ in range(plan.batches):
             rings.empty()
-            for _ in range(max(1, CALLS_A_LOAD // plan.batches)):
+            for _ in range(calls):
                 values.add(native.run(program, b"", plan.context, 1)[0])
                 native.run_empty(program, b"", plan.context, 1, 0)
             rates = monitor.read().rates
-            own.append(rates[ids[0]].ns_per_run)
-            empty.append(rates[ids[1]].ns_per_run)
+            own.append(_ns_of_calls(rates.get(ids[0]), calls, program))
+            empty.append(_ns_of_calls(rates.get(ids[1]), calls, "an empty program"))
     return _middle(own), _middle(empty)
+
+
+def _ns_of_calls(rate: Rate | None, calls: int, program: str) -> float:
+    """Of a run, where the statistics have them all: without any it would seem to take no time."""
+    runs = rate.runs if rate else 0
+    if rate is None or runs < calls:
+        raise RecordingError(
+            f"the kernel's statistics have {runs:,} of {calls:,} runs of {program}",
+            "see that nobody switches them off meanwhile (kernel.bpf_stats_enabled)",
+        )
+    return rate.ns_per_run
 
 
 def _run_in_place(loaded: Loaded, plan: Plan, values: set[int]) -> tuple[float, float]:  # noqa: ARG001 - nobody sees what it returns
@@ -309,11 +326,11 @@ def _counted_in_place(monitor: Monitor, native: _native.BpfObject, program: str,
     monitor.read()
     try:
         place(PLACE_BATCH_S)
-        rate = monitor.read().rates[id_]
+        rate = monitor.read().rates.get(id_)
     finally:
         with native_errors():
             native.detach(program)
-    return [rate.ns_per_run + monitor.overhead.counted_ns] if rate.runs else []
+    return [rate.ns_per_run + monitor.overhead.counted_ns] if rate and rate.runs else []
 
 
 def _check_values(program: str, values: set[int], expected: int | None) -> None:

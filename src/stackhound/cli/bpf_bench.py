@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +15,7 @@ from stackhound.cli.verbosity import verbose_option
 from stackhound.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from stackhound.bpf.bench import Result
 
@@ -35,21 +33,19 @@ INCONCLUSIVE: Final = 4
 @click.option("--program", required=True, metavar="NAME", help="The program to measure.")
 @click.option(
     "--packet",
-    "packet_path",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(),
     metavar="FILE",
-    help="The bytes of a packet, from its Ethernet header on; a .pcap: its first packet.  [default: 64 zeros]",
+    help="The bytes of a packet, from its Ethernet header on; a .pcap: its first packet. Or module:function, a Python "
+    "function that returns them.  [default: 64 zeros]",
 )
 @click.option(
     "--context",
-    "context_path",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    "given_context",
+    type=click.Path(),
     metavar="FILE",
-    help="The bytes of a context, for raw_tp and syscall programs.",
+    help="The bytes of a context, for raw_tp and syscall programs, or module:function.",
 )
-@click.option(
-    "--maps", "maps_path", type=click.Path(path_type=Path, exists=True), metavar="TOML", help="Elements first."
-)
+@click.option("--maps", type=click.Path(), metavar="TOML", help="Elements first; or module:function.")
 @click.option("--expect", "expected", type=int, metavar="N", help="What it must return.")
 @click.option("--in-place", "place", metavar="COMMAND", help="Attach it, and run this meanwhile.")
 @click.option("--interface", default="", metavar="NAME", help="Of the network, to attach XDP to (with --in-place).")
@@ -65,9 +61,9 @@ def command(
     /,
     path: Path,
     program: str,
-    packet_path: Path | None,
-    context_path: Path | None,
-    maps_path: Path | None,
+    packet: str | None,
+    given_context: str | None,
+    maps: str | None,
     expected: int | None,
     place: str | None,
     interface: str,
@@ -84,20 +80,21 @@ def command(
     Exits with 4 where that takes more loads, or more time.
     """
     from stackhound.bpf.bench import Plan, bench
-    from stackhound.bpf.fixtures import read_maps, read_packet
+    from stackhound.bpf.commands import keep_running
+    from stackhound.bpf.fixtures import find_context, find_maps, find_packet
 
     if interface and not place:
         raise UsageError("--interface is where a program is measured in place", "add --in-place COMMAND")
     plan = Plan(
-        packet=read_packet(packet_path) if packet_path else bytes(64),
-        context=context_path.read_bytes() if context_path else b"",
+        packet=find_packet(packet) if packet else Plan.packet,
+        context=find_context(given_context) if given_context else b"",
         expected=expected,
-        maps=read_maps(maps_path) if maps_path else {},
+        maps=find_maps(maps) if maps else {},
         loads=loads,
         most_loads=most_loads,
         most_s=most_s,
         batches=batches,
-        place=_keep_running(place) if place else None,
+        place=keep_running(("sh", "-c", place), Path(), most_s) if place else None,
         interface=interface,
     )
     result = bench(path, program, plan)
@@ -108,19 +105,6 @@ def command(
         click.echo("\n".join(_format(result)))
     if not result.is_conclusive:
         context.exit(INCONCLUSIVE)
-
-
-def _keep_running(command_line: str) -> Callable[[float], None]:
-    """Runs the command again and again for so many seconds."""
-
-    def run(seconds: float) -> None:
-        end_s = time.monotonic() + seconds
-        while time.monotonic() < end_s:
-            done = subprocess.run(command_line, shell=True, check=False, capture_output=True)  # noqa: S602 - the user's own
-            if done.returncode:
-                raise UsageError(f"{command_line!r} exited with {done.returncode}", "give a command that works")
-
-    return run
 
 
 def _format(result: Result) -> Iterator[str]:
