@@ -43,10 +43,11 @@ def compile_bpf(design: str) -> Path:
     return _make(path, OUTPUT / f"{design}.bpf.o", (*compiler, *BPF_FLAGS, architecture, *includes))
 
 
-def compile_fixture(source: Path) -> Path:
-    """A BPF program that needs nothing but the kernel's public headers, as an object file."""
+def compile_fixture(source: Path, *, with_libbpf: bool = False) -> Path:
+    """A BPF program that needs nothing but public headers, the kernel's and libbpf's, as an object file."""
     compiler = (sys.executable, "-m", "ziglang", "cc", "-target", "bpfel-freestanding", "-c")
-    includes = ("-I/usr/include", f"-I/usr/include/{platform.machine()}-linux-gnu")
+    libbpf = (f"-I{_libbpf_headers()}",) if with_libbpf else ()
+    includes = (*libbpf, "-I/usr/include", f"-I/usr/include/{platform.machine()}-linux-gnu")
     return _make(source, OUTPUT / f"{source.name.partition('.')[0]}.bpf.o", (*compiler, *BPF_FLAGS, *includes))
 
 
