@@ -47,6 +47,7 @@ def test_any_other_file_is_the_packet_itself(tmp_path):
         ("a", b"\x0a\x0d\x0d\x0a" + bytes(96), "pcapng"),
         ("a.pcap", b"\x34\xcd\xb2\xa1" + bytes(96), "variant of pcap"),
         ("a", b"snoop\0\0\0" + bytes(96), "snoop"),
+        ("a.bpf.o", b"\x7fELF" + bytes(96), "a program"),
         ("a.pcap.gz", b"\x1f\x8b\x08" + bytes(96), "compressed"),
         ("a.pcap.zst", b"\x28\xb5\x2f\xfd" + bytes(96), "compressed"),
         ("a.pcap", bytes(96), "no capture in the format pcap"),

@@ -35,6 +35,7 @@ OTHER_FILES: Final = {
     b"\x34\xcd\xb2\xa1": ("a capture in a variant of pcap", "editcap -F pcap in.pcap out.pcap"),
     b"\xa1\xb2\xcd\x34": ("a capture in a variant of pcap", "editcap -F pcap in.pcap out.pcap"),
     b"snoop\0\0\0": ("a capture in the format snoop", "editcap -F pcap in.snoop out.pcap"),
+    b"\x7fELF": ("a program", "name the file with the packet"),
     b"\x1f\x8b\x08": ("compressed", "unpack it: gunzip"),
     b"\x28\xb5\x2f\xfd": ("compressed", "unpack it: unzstd"),
     b"\xfd7zXZ\0": ("compressed", "unpack it: unxz"),
