@@ -144,14 +144,14 @@ class BpfObject:
     def id(self, program: str) -> int: ...
     def sizes(self, program: str) -> tuple[int, int]:
         """(instructions after the verifier, bytes of machine code)."""
-    def run(self, program: str, data: bytes, context: bytes, repeat: int) -> tuple[int, int, int]:
-        """(return value, ns of the whole call, whole ns a run or 0) of running it ``repeat`` times.
+    def run(self, program: str, data: bytes, context: bytes, repeat: int) -> tuple[int, int]:
+        """(return value, ns of the whole call) of running it ``repeat`` times.
 
         ``repeat`` is 1 for what runs once a call.
         """
     def run_empty(
         self, program: str, data: bytes, context: bytes, repeat: int, return_value: int
-    ) -> tuple[int, int, int]:
+    ) -> tuple[int, int]:
         """The same of a program of its kind that does nothing but return this value."""
     def empty_id(self, program: str, return_value: int) -> int:
         """The kernel's number of that one."""

@@ -169,11 +169,11 @@ impl BpfObject {
         self.loaded()?.sizes(program).map_err(from_capture)
     }
 
-    /// (return value, ns for the call, ns a run as the kernel says it) of running the program `repeat` times.
-    fn run(&self, program: &str, data: &[u8], context: &[u8], repeat: u32) -> PyResult<(u32, u64, u32)> {
+    /// (return value, ns for the call) of running the program `repeat` times.
+    fn run(&self, program: &str, data: &[u8], context: &[u8], repeat: u32) -> PyResult<(u32, u64)> {
         let input = Input { data, context, repeat };
         let ran = self.loaded()?.run(program, input).map_err(from_capture)?;
-        Ok((ran.return_value, ran.elapsed_ns, ran.mean_ns))
+        Ok((ran.return_value, ran.elapsed_ns))
     }
 
     /// The same of a program of its kind that only returns a value.
@@ -184,13 +184,13 @@ impl BpfObject {
         context: &[u8],
         repeat: u32,
         return_value: u32,
-    ) -> PyResult<(u32, u64, u32)> {
+    ) -> PyResult<(u32, u64)> {
         let input = Input { data, context, repeat };
         let ran = self
             .loaded_mut()?
             .run_empty(program, input, return_value)
             .map_err(from_capture)?;
-        Ok((ran.return_value, ran.elapsed_ns, ran.mean_ns))
+        Ok((ran.return_value, ran.elapsed_ns))
     }
 
     /// The kernel's number of that program.

@@ -255,7 +255,7 @@ def _run_both(
         own, empty = [], []
         for _ in range(plan.batches):
             rings.empty()
-            value, elapsed_ns, _ = native.run(program, plan.packet, b"", repeat)
+            value, elapsed_ns = native.run(program, plan.packet, b"", repeat)
             values.add(value)
             own.append(elapsed_ns / repeat)
             empty.append(run_empty(repeat, value))

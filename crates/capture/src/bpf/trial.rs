@@ -1,6 +1,5 @@
 //! Runs of a program for their own sake (`BPF_PROG_TEST_RUN`), timed by the clock on the wall: the kernel's own answer is
-//! a whole number of nanoseconds a run. For XDP that has to do, since a call patches the kernel's code, which takes longer
-//! than all of its runs.
+//! a whole number of nanoseconds a run.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -26,8 +25,6 @@ pub struct Ran {
     pub return_value: u32,
     /// All runs, and the call.
     pub elapsed_ns: u64,
-    /// A run, as the kernel says it, rounded down; 0: it does not say.
-    pub mean_ns: u32,
 }
 
 /// Room for what a program makes of a packet.
@@ -59,7 +56,6 @@ pub fn run(program: BorrowedFd<'_>, input: Input<'_>) -> io::Result<Ran> {
         0 => Ok(Ran {
             return_value: options.retval,
             elapsed_ns,
-            mean_ns: options.duration,
         }),
         error => Err(io::Error::from_raw_os_error(-error)),
     }
