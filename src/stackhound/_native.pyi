@@ -149,9 +149,7 @@ class BpfObject:
 
         ``repeat`` is 1 for what runs once a call.
         """
-    def run_empty(
-        self, program: str, data: bytes, context: bytes, repeat: int, return_value: int
-    ) -> tuple[int, int]:
+    def run_empty(self, program: str, data: bytes, context: bytes, repeat: int, return_value: int) -> tuple[int, int]:
         """The same of a program of its kind that does nothing but return this value."""
     def empty_id(self, program: str, return_value: int) -> int:
         """The kernel's number of that one."""

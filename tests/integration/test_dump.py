@@ -248,8 +248,6 @@ def test_python_threads_are_where_python_says_that_they_are(interpreter: Interpr
 
 
 def test_lines_of_python_are_those_that_wait(interpreter: Interpreter) -> None:
-    if interpreter.version == "3.14t":
-        pytest.skip("threads but the first have no lines in free-threaded 3.14")
     source = SOURCES / "python_waits.py"
     lines = source.read_text().splitlines()
     calls = {"sleeps": "time.sleep", "locks": "acquire", "receives": "recv"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -150,3 +151,18 @@ def test_pictures_leave_the_interpreter_out(recording: tuple[Profile, dict[str, 
     loop = [node for node in range(len(shown)) if shown.name(node).startswith(evaluation)]
     assert shown.total_value[loop].sum() < 0.02 * shown.total_value[0]
     assert shown.total_value[0] == whole.total_value[0]
+
+
+def test_functions_that_live_for_a_millisecond_hardly_ever_have_each_others_names(interpreter: Interpreter) -> None:
+    with Program(interpreter.path, SOURCES / "python_renewed.py", "3") as program:
+        samples = samples_of(record_whole(program, frequency_hz=2999))
+    named = re.compile(r"(?:\w+\.)?(f\d+)")
+    told = [
+        (sample.comm, {match[1] for frame in sample.frames if (match := named.fullmatch(frame.name))})
+        for sample in samples
+        if re.fullmatch(r"f\d+", sample.comm)
+    ]
+    assert len({comm for comm, _ in told}) > 500, "functions that were sampled"
+    wrong = [(comm, names) for comm, names in told if names - {comm}]
+    assert len(wrong) < 0.01 * len(told), wrong[:3]
+    assert sum(comm in names for comm, names in told) > 0.2 * len(told)
