@@ -169,7 +169,7 @@ def test_requests_that_overlap_are_on_tracks_of_their_own():
     assert {tuple(trace.track(track)) for track in tracks} == {("app", "app", "block-io")}
 
 
-def test_page_faults_are_instants_with_their_file_and_their_stack():
+def test_page_faults_that_were_not_timed_are_instants_with_their_file_and_their_stack():
     profile = two_events()
     faults = make_table("faults", [{"sample": 1, "object": 0, "offset": 4096, "ns": 0}])
     page_faults = with_columns(profile.table("events"), name=["cpu", "minor-faults"])
@@ -178,6 +178,16 @@ def test_page_faults_are_instants_with_their_file_and_their_stack():
     assert (track, name, start_ns, end_ns) == (["app", "app", "minor-faults"], "minor-faults", 2_000, 2_000)
     assert arguments == {"value": 3, "count": 3, "object": "/usr/bin/app", "offset": 4096, "ns": 0}
     assert stack == ["main", "load"]
+
+
+def test_page_faults_that_were_timed_last_as_long():
+    profile = two_events()
+    faults = make_table("faults", [{"sample": 1, "object": 0, "offset": 4096, "ns": 1_500}])
+    major_faults = with_columns(profile.table("events"), name=["cpu", "major-faults"])
+    ((_, name, start_ns, end_ns, arguments, _),) = Trace(
+        profile.derive({"faults": faults, "events": major_faults})
+    ).slices()
+    assert (name, start_ns, end_ns, arguments["ns"]) == ("major-faults", 500, 2_000, 1_500)
 
 
 def test_curves_are_rates_over_a_tenth_of_a_second():

@@ -178,9 +178,26 @@ def test_faults_are_markers_with_the_file_and_a_curve():
     profile = side(profile, "faults", sample=[1], object=[0], offset=[0x2000], ns=[5 * MS])
     document = Document(profile)
     ((_, start, end, phase, data),) = document.markers("app")
-    assert (start, end, phase) == (150, 150, 0)
+    assert (start, end, phase, data["cause"]) == (145, 150, 1, ["work", "filemap_fault"])
     assert (data["object"], data["offset"], data["ns"], data["value"]) == ("/usr/bin/app", 0x2000, 5, 3)
     assert counters(document)["major-faults"] == [(100, 0), (200, 3), (300, 0)]
+
+
+def test_a_fault_that_was_not_timed_is_at_one_time():
+    rows = [("app", 7, 20, ["work"], 10), *[("app", 7, at, ["work"], 1, "major-faults") for at in (150, 160, 170)]]
+    profile = side(build(rows, (CPU_100, MAJOR)), "faults", sample=[3, 1], object=[0, 0], offset=[0, 0], ns=[2 * MS, 0])
+    markers = Document(profile).markers("app")
+    assert [(start, end, phase) for _, start, end, phase, _ in markers] == [
+        (150, 150, 0), (160, 160, 0), (168, 170, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ns", [2**63, 2**64 - 1])
+def test_a_fault_never_ends_before_it_begins(ns):
+    rows = [("app", 7, 20, ["work"], 10), ("app", 7, 150, ["work"], 1, "major-faults")]
+    profile = side(build(rows, (CPU_100, MAJOR)), "faults", sample=[1], object=[0], offset=[0], ns=[ns])
+    ((_, start, end, *_),) = Document(profile).markers("app")
+    assert (start, end) == (0, 150)
 
 
 def test_a_request_counts_for_those_that_it_stands_for():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from stackhound.formats.firefox.columns import NS_PER_MS
+from stackhound.formats.firefox.columns import NS_PER_MS, has_numbers
 from stackhound.profile.columns import distinct
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ GAP_PERIODS: Final = 2
 WEIGHT_TYPES: Final = {"nanoseconds": "tracing-ms", "bytes": "bytes"}
 DEFAULT_INTERVAL_NS: Final = 1_000_000
 NO_STACK: Final = 0
+#: Of one sample, 146 years: a damaged file must not make times overflow.
+LONGEST_NS: Final = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +113,31 @@ def ends_ns(profile: Profile, rows: Numbers) -> Numbers:
 
 def starts_ns(profile: Profile, rows: Numbers) -> Numbers:
     """When what samples tell of began, since the recording began; not before that: int64."""
-    durations = profile.numbers("samples", "duration_ns")[rows].astype(np.int64)
-    begun: Numbers = np.maximum(ends_ns(profile, rows) - durations, 0)
+    begun: Numbers = np.maximum(ends_ns(profile, rows) - durations_ns(profile, rows), 0)
     return begun
+
+
+def durations_ns(profile: Profile, rows: Numbers) -> Numbers:
+    """How long what samples tell of took: int64; 0: it was at one time, or nobody has measured it.
+
+    How long a page fault took is in its side table: the value of its sample is a number.
+    """
+    took = profile.numbers("samples", "duration_ns")[rows]
+    if has_numbers(profile, "faults", "sample", "ns"):
+        took = np.maximum(took, _fault_times_ns(profile, profile.numbers("samples", "id")[rows]))
+    durations: Numbers = np.minimum(took, LONGEST_NS).astype(np.int64)
+    return durations
+
+
+def _fault_times_ns(profile: Profile, ids: Numbers) -> Numbers:
+    """By the ids of samples; 0 where there is none."""
+    samples, times = (profile.numbers("faults", name).astype(np.uint64) for name in ("sample", "ns"))
+    if len(samples) == 0:
+        return np.zeros(len(ids), np.uint64)
+    order = np.argsort(samples, kind="stable")
+    place = np.minimum(np.searchsorted(samples[order], ids), len(samples) - 1)
+    found: Numbers = np.where(samples[order][place] == ids, times[order][place], np.uint64(0))
+    return found
 
 
 def _first_sampled(profile: Profile) -> Event:

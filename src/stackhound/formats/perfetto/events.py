@@ -3,7 +3,7 @@
 thread   ├── futex ──┤  ├ disk ┤        off-cpu: never two at once, one sleeps or one does not
 block-io     ├── read ──┤               as many tracks as there are requests at once
                ├── read ──┤
-faults       │ │   │
+faults       │ │   ├─┤         slices where their time was measured, else instants
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from stackhound.formats.firefox.columns import has_numbers
 from stackhound.formats.firefox.markers import fields_of, sides_of
+from stackhound.formats.firefox.samples import durations_ns
 from stackhound.formats.perfetto import packets
 from stackhound.profile.brief_stacks import ARROW, BriefStacks
 from stackhound.profile.columns import to_list
@@ -42,7 +43,7 @@ class _Rows:
     def __init__(self, profile: Profile, event: Event) -> None:
         rows = np.flatnonzero(profile.numbers("samples", "event") == event.id)
         end_ns = profile.numbers("samples", "boottime_ns")[rows].astype(np.int64)
-        start_ns = np.maximum(end_ns - profile.numbers("samples", "duration_ns")[rows].astype(np.int64), 0)
+        start_ns = np.maximum(end_ns - durations_ns(profile, rows), 0)
         thread = profile.numbers("samples", "thread")[rows]
         order = np.lexsort((end_ns, start_ns, thread))
         self.rows = rows[order]
