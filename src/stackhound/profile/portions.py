@@ -68,6 +68,8 @@ ON_THE_CPU: Final = "on the CPU"
 PREEMPTED: Final = "preempted"
 WOKEN: Final = "woken"
 OWN_REASONS: Final = (ON_THE_CPU, PREEMPTED, WOKEN)
+#: Of a time, 146 years: a damaged file must not make sums overflow.
+MOST: Final = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,8 @@ def _rows(profile: Profile, event: Event, wanted: Numbers) -> Numbers:
 
 
 def _column(profile: Profile, name: str, rows: Numbers) -> Numbers:
-    return profile.numbers("samples", name)[rows].astype(np.int64)
+    found: Numbers = np.minimum(profile.numbers("samples", name)[rows].astype(np.uint64), MOST).astype(np.int64)
+    return found
 
 
 # --- On the CPU -------------------------------------------------------------------------------------------------------
@@ -235,7 +238,7 @@ def _away(profile: Profile, event: Event, wanted: Numbers, reasons: list[str], r
 def _ready_share(profile: Profile, event: Event, is_wanted: Numbers, duration_ns: Numbers) -> Numbers:
     """How much of each absence the thread was ready to run, from 0 to 1. One that was preempted was so all along."""
     states, state = absences_by(profile, event, "state")
-    queued_ns = np.minimum(queued_ns_of(profile, event)[is_wanted], duration_ns)
+    queued_ns = np.clip(queued_ns_of(profile, event)[is_wanted], 0, duration_ns)
     is_preempted = np.array([name == PREEMPTED for name in states], bool)[state[is_wanted]]
     return np.where(is_preempted, 1.0, queued_ns / np.maximum(duration_ns, 1))
 
