@@ -7,9 +7,12 @@ as often as the machine can: between two turns each counts to a number that is f
 Windows of a second with a recorder alternate with windows without one (ABBA). The slowdown is what they do less in a
 second of the clock on the wall. Beside it: a sample for each absence, and perf with a stack at each switch.
 
-Then a program whose threads are away at known places says how long each was (tests/fixtures/workloads/absences.c):
-what is recorded of each is held against it, and so is each place's share of all the time; beside it libbpf-tools'
-offcputime, where it is there and the kernel takes it.
+Then a program whose threads are away, each in a way of its own, says how long each was
+(tests/fixtures/workloads/absences.c): what is recorded of each is held against it.
+
+Then one thread is away in five functions by turns, 10,000 times, mostly for a moment and now and then for long, and
+says how long in each (tests/fixtures/workloads/places.c). Each function's share of the time is held against that of
+the stacks which it is in; beside it libbpf-tools' offcputime, where it is there and the kernel takes it.
 
 Controls: windows without a recorder against windows without one must show no difference, and perf must show one.
 """
@@ -17,7 +20,7 @@ Controls: windows without a recorder against windows without one must show no di
 from __future__ import annotations
 
 import argparse
-import re
+import io
 import shutil
 import signal
 import subprocess
@@ -28,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.bpf_statistics import holds_links
-from harness.build import OUTPUT, REPOSITORY, STACKHOUND, compile_program
+from harness.build import C_FLAGS, OUTPUT, REPOSITORY, STACKHOUND, compile_program
 from harness.estimate import Estimate, estimate
 from harness.load import Workers, working
 from harness.machine import cpus
@@ -37,9 +40,13 @@ from harness.samplers import LONG_SETTLING_S, Nothing, Perf, Stackhound
 from harness.waiting import wait_until
 from harness.windows import Round, Window, measure_rounds
 from stackhound import load
+from stackhound.formats import by_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
+
+    from stackhound import Profile
 
 HZ = 1  # of the event cpu beside it, by which the harness sees that a recording has begun
 WINDOW_S = 1.0
@@ -55,7 +62,12 @@ ROUNDS = 50
 TARGET_TIME = 0.01  # of each thread's
 TARGET_POINTS = 2.0  # of each place's share
 PEER = "offcputime"
-ABSENCES = REPOSITORY / "tests" / "fixtures" / "workloads" / "absences.c"
+WORKLOADS = REPOSITORY / "tests" / "fixtures" / "workloads"
+#: Of absences.c: threads that are away by themselves.
+SITES = ("nap_often", "nap_once", "wait_for_poll", "wait_for_futex", "wait_for_pipe", "read_disk")
+#: Of places.c, each of whose rounds is away in each of its functions once.
+PLACES = ("nap", "wait_for_futex", "wait_for_poll", "wait_for_pipe", "read_disk")
+PLACES_ROUNDS = 2_000
 
 
 def main() -> None:
@@ -150,15 +162,19 @@ def compare_times(report: Report, name: str, *how: str) -> None:
 
 
 def compare_shares(report: Report) -> None:
-    """Of each place in all the time away: many short absences, few long ones."""
-    runs = {OURS: record_absences()}
+    """Of each function in all the time that one thread was away: many short absences, few long ones."""
+    runs = {OURS: record_places(), BEFORE: record_places("--off-cpu-at-departure")}
     if shutil.which(PEER):
-        runs[PEER] = follow_absences()
+        runs[PEER] = follow_places()
     errors = {name: share_errors(truth, recorded) for name, (truth, recorded) in runs.items()}
-    rows = [(place, *(f"{each[place]:+.2f}" for each in errors.values())) for place in errors[OURS]]
-    report.table("shares of places, points too much", ("place", *errors), rows, errors)
-    worst = max(map(abs, errors[OURS].values()))
-    report.target("shares of places", f"within {TARGET_POINTS:.0f} points", f"{worst:.2f}", worst <= TARGET_POINTS)
+    rows = [(place, *(f"{each[place]:+.2f}" for each in errors.values())) for place in PLACES]
+    truths = {name: truth for name, (truth, _) in runs.items()}
+    report.table("shares of functions, points too much", ("function", *errors), rows, errors | {"truths": truths})
+    for name in (OURS, BEFORE):
+        worst = max(map(abs, errors[name].values()))
+        report.target(
+            f"shares of functions, {name}", f"within {TARGET_POINTS:.0f} points", f"{worst:.2f}", worst <= TARGET_POINTS
+        )
 
 
 def share_errors(truth: dict[str, int], recorded: Counter[str]) -> dict[str, float]:
@@ -167,50 +183,95 @@ def share_errors(truth: dict[str, int], recorded: Counter[str]) -> dict[str, flo
     return {place: 100 * (recorded[place] / max(found, 1) - ns / whole) for place, ns in truth.items()}
 
 
-def compile_absences() -> Path:
-    program = OUTPUT / "absences"
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", "-o", program, ABSENCES], check=True)
+def compile_workload(name: str) -> Path:
+    """tests/fixtures/workloads/NAME.c; with frame pointers, by which the peer walks."""
+    program = OUTPUT / name
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["gcc", *C_FLAGS, "-pthread", "-o", program, WORKLOADS / f"{name}.c"], check=True)
     return program
 
 
 def record_absences(*how: str) -> tuple[dict[str, int], Counter[str]]:
-    program = compile_absences()
+    """What the threads say, and what was recorded of each since its first turn: until then it has its maker's name."""
+    said, profile = record(how, compile_workload("absences"), str(ROUNDS), *SITES)
+    threads, reasons = profile.texts("threads", "comm"), profile.texts("off_cpu", "reason")
+    rows = (profile.numbers("samples", name).tolist() for name in ("thread", "value"))
+    recorded: Counter[str] = Counter()
+    for thread, value, reason in zip(*rows, reasons, strict=True):
+        recorded[threads[thread]] += 0 if reason == "start" else value
+    return parse_truth(said, SITES), recorded
+
+
+def record_places(*how: str) -> tuple[dict[str, int], Counter[str]]:
+    """What the thread says, and what was recorded of each function."""
+    said, profile = record(how, compile_workload("places"), str(PLACES_ROUNDS))
+    folded = io.BytesIO()
+    by_name("folded").write(profile, folded)
+    stacks = (line.rpartition(" ") for line in folded.getvalue().decode().splitlines())
+    return parse_truth(said, PLACES), sum_by_function((stack.split(";"), int(value)) for stack, _, value in stacks)
+
+
+def record(how: tuple[str, ...], *command: str | Path) -> tuple[str, Profile]:
+    """What a workload says, and its recording."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "a.hound")
-        command = (STACKHOUND, "record", "--as-root", "-e", "off-cpu", *how, "-o", path, "--", program, str(ROUNDS))
-        done = subprocess.run(command, check=True, capture_output=True, input="go\n", text=True)
-        profile = load(path)
-    threads = profile.texts("threads", "comm")
-    recorded: Counter[str] = Counter()
-    rows = zip(profile.numbers("samples", "thread").tolist(), profile.numbers("samples", "value").tolist(), strict=True)
-    for thread, value in rows:
-        recorded[threads[thread]] += value
-    return parse_truth(done.stdout), recorded
+        recorder = (STACKHOUND, "record", "--as-root", "-e", "off-cpu", *how, "-o", path, "--")
+        done = subprocess.run((*recorder, *command), check=True, capture_output=True, input="go\n", text=True)
+        return done.stdout, load(path)
 
 
-def follow_absences() -> tuple[dict[str, int], Counter[str]]:
-    """As the peer counts them, which cannot run a command: the program waits until it is followed."""
+def follow_places() -> tuple[dict[str, int], Counter[str]]:
+    """As the peer counts them, which cannot run a command: the program waits until it is followed, and for its end."""
     program = subprocess.Popen(
-        [compile_absences(), str(ROUNDS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [compile_workload("places"), str(PLACES_ROUNDS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     peer = subprocess.Popen(
         [PEER, "-p", str(program.pid)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-    wait_until(f"{PEER} to follow threads", lambda: holds_links(peer.pid))
-    said, _ = program.communicate("go\n")
-    peer.send_signal(signal.SIGINT)
-    counted, _ = peer.communicate()
-    stacks = re.findall(r"^ +- +(\S+) \(\d+\)\n +(\d+)$", counted, re.MULTILINE)
-    recorded: Counter[str] = Counter()
-    for thread, us in stacks:
-        recorded[thread] += 1_000 * int(us)
-    return parse_truth(said), recorded
+    with program, peer:
+        wait_until(f"{PEER} to follow threads", lambda: holds_links(peer.pid))
+        said = say_go(program)
+        peer.send_signal(signal.SIGINT)
+        counted, _ = peer.communicate()
+    return parse_truth(said, PLACES), sum_by_function(peer_stacks(counted))
 
 
-def parse_truth(said: str) -> dict[str, int]:
-    """Nanoseconds away, by thread; those that compete for a CPU have the same name and are left out."""
-    told = (line.split() for line in said.splitlines()[1:])
-    return {name: int(value) for name, value in told if name not in ("absences", "take_turns")}
+def say_go(program: subprocess.Popen[str]) -> str:
+    """All that a workload says until its last line of truth."""
+    put, said = program.stdin, program.stdout
+    assert put is not None
+    assert said is not None
+    put.write("go\n")
+    put.flush()
+    lines: list[str] = []
+    while not (lines and lines[-1].startswith("absences ")):
+        line = said.readline()
+        if not line:
+            raise RuntimeError(f"{program.args} ended early")
+        lines.append(line)
+    return "".join(lines)
+
+
+def peer_stacks(counted: str) -> Iterator[tuple[list[str], int]]:
+    """Functions and nanoseconds: of each stack a function a line, leaf first, then the thread, then microseconds."""
+    for block in counted.split("\n\n"):
+        lines = block.splitlines()
+        if len(lines) > 1 and lines[-2].startswith("    -  "):
+            yield [function.strip() for function in lines[:-2]], 1_000 * int(lines[-1])
+
+
+def sum_by_function(stacks: Iterable[tuple[list[str], int]]) -> Counter[str]:
+    """Of those in `PLACES`."""
+    sums: Counter[str] = Counter()
+    for functions, value in stacks:
+        sums.update({place: value for place in PLACES if place in functions})
+    return sums
+
+
+def parse_truth(said: str, names: tuple[str, ...]) -> dict[str, int]:
+    """Nanoseconds away."""
+    told = dict(line.split() for line in said.splitlines()[1:])
+    return {name: int(told[name]) for name in names}
 
 
 if __name__ == "__main__":

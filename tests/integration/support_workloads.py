@@ -51,7 +51,7 @@ def build(source: str, *flags: str) -> Path:
     """The program made of a file in ``tests/fixtures/workloads``, named like it."""
     path = SOURCES / source
     command = [*COMPILERS[path.suffix], *flags]
-    texts = b"".join(one.read_bytes() for one in (path, SOURCES / "workload.h"))
+    texts = b"".join(one.read_bytes() for one in (path, *sorted(SOURCES.glob("*.h"))))
     key = hashlib.sha256(texts + repr(command).encode()).hexdigest()[:16]
     program = BUILT / key / path.stem
     if not program.exists():
@@ -151,6 +151,13 @@ class Program:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class ChildOfShell(Program):
+    """A shell that is ready, and after the first `go` starts the workload, which is ready and waits for the second."""
+
+    def __init__(self, *command: str | Path) -> None:
+        super().__init__("sh", "-c", 'echo ready; read -r go; "$@"; exit $?', "sh", *command)
 
 
 def _numbers(lines: Iterable[str]) -> dict[str, int]:
