@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from stackhound.recording.cgroups import cgroup_mount
-from support_workloads import require
+from support_workloads import BUILT, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,25 @@ def disk_counts(device: str) -> DiskCounts:
     flushes = numbers[15] if len(numbers) > 15 else 0
     sizes = (read_sectors * SECTOR_BYTES, write_sectors * SECTOR_BYTES)
     return DiskCounts(reads, sizes[0], read_ms, writes, sizes[1], write_ms, flushes)
+
+
+def needs_direct_reads() -> None:
+    """Skip the test where workloads cannot have a file beside them whose blocks they read from a disk."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    if os.major(BUILT.stat().st_dev) == 0:
+        pytest.skip(f"{BUILT} is on no block device")
+    try:
+        os.close(os.open(BUILT, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT, 0o600))
+    except OSError as error:
+        pytest.skip(f"no file in {BUILT} for reads past the page cache: {error.strerror}")
+
+
+def needs_site(name: str) -> None:
+    """Skip the test where the workload ``absences.c`` cannot do this."""
+    if name == "wait_for_page" and not Path("/proc/sys/vm/unprivileged_userfaultfd").exists():
+        pytest.skip("needs userfaultfd(2)")
+    if name in ("read_disk", "touch_file"):
+        needs_direct_reads()
 
 
 @contextmanager

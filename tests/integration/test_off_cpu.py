@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 from stackhound.errors import UsageError
 from stackhound.recording import RecordOptions
+from support_devices import needs_site
 from support_kernels import needs
 from support_profiles import assert_accounted_for, samples_of
 from support_recordings import record_whole, recorder, run_stackhound
-from support_workloads import Program, build
+from support_workloads import ChildOfShell, Program, build
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stackhound import Profile
 
 pytestmark = pytest.mark.ebpf
@@ -34,8 +33,18 @@ REASONS: Final = {
     "wait_for_futex": "futex",
     "wait_for_pipe": "pipe",
 }
+#: The same of places that not every machine has, and the state that the thread is in there.
+RARER_REASONS: Final = {
+    "wait_for_socket": ("socket", "waiting"),
+    "wait_for_page": ("page fault", "waiting"),
+    "read_disk": ("disk", "disk"),
+    "touch_file": ("disk", "disk"),
+}
 #: Of a thread's time: the marks between which it may end, and what it says before and after its own clocks.
 UNSURE_NS: Final = 5_000_000
+#: Of the time of each thread, in a recording that is long enough to tell.
+EXACT: Final = 0.01
+LASTS_S: Final = 2.0
 
 
 #: How threads are seen: the second is that of kernels before 6.15, and theirs alone.
@@ -44,6 +53,7 @@ WAYS: Final = pytest.mark.parametrize("at_departure", [False, True], ids=["when 
 
 class Absence(NamedTuple):
     comm: str
+    tid: int
     names: tuple[str, ...]
     value: int
     duration_ns: int
@@ -79,16 +89,17 @@ def absences_of(profile: Profile) -> list[Absence]:
         strict=True,
     )
     return [
-        Absence(one.comm, one.names, one.value, duration_ns[sample], one.count, state, reason, queued_ns)
+        Absence(one.comm, one.tid, one.names, one.value, duration_ns[sample], one.count, state, reason, queued_ns)
         for sample, state, reason, queued_ns in rows
         for one in (samples[sample],)
     ]
 
 
 def by_thread(absences: list[Absence]) -> Counter[str]:
+    """Since a thread's first turn: until then it has the name of the one that made it."""
     time_ns: Counter[str] = Counter()
     for one in absences:
-        time_ns[one.comm] += one.value
+        time_ns[one.comm] += 0 if one.reason == "start" else one.value
     return time_ns
 
 
@@ -103,6 +114,23 @@ def test_the_time_that_threads_were_away_is_found_where_they_were(at_departure: 
         assert there > 0.8 * found[name]  # the rest: preempted elsewhere, or on the way
 
 
+@pytest.mark.parametrize("whose", ["the whole system's", "children's"])
+@WAYS
+def test_the_same_times_are_found_among_others(at_departure: bool, whose: str) -> None:
+    options: dict[str, Any] = {"events": ("off-cpu",), "off_cpu_at_departure": at_departure}
+    with ChildOfShell(build("absences.c", "-pthread"), str(ROUNDS), *REASONS) as program:
+        options |= {"pids": (program.pid,)} if whose == "children's" else {}
+        with recorder(**options) as recording:
+            program.go()
+            program.wait_until_ready()
+            program.go()
+            truth = program.truth()
+    assert_accounted_for(recording.profile)
+    found = by_thread(absences_of(recording.profile))
+    for name in REASONS:
+        assert found[name] == pytest.approx(truth[name], rel=0.02, abs=UNSURE_NS)
+
+
 @pytest.mark.kernel_guest
 @WAYS
 def test_each_absence_says_what_the_thread_waited_for(at_departure: bool) -> None:
@@ -111,6 +139,18 @@ def test_each_absence_says_what_the_thread_waited_for(at_departure: bool) -> Non
         waiting = [one for one in absences if one.names[-1:] and name in one.names and one.state == "waiting"]
         assert waiting
         assert {one.reason for one in waiting} == {reason}
+
+
+@WAYS
+@pytest.mark.parametrize("name", RARER_REASONS)
+def test_waits_for_disks_sockets_and_pages_are_told_from_each_other(name: str, at_departure: bool) -> None:
+    needs_site(name)
+    profile, truth = record_absences(name, off_cpu_at_departure=at_departure)
+    absences = absences_of(profile)
+    assert by_thread(absences)[name] == pytest.approx(truth[name], rel=0.02, abs=UNSURE_NS)
+    inside = [one for one in absences if name in one.names and one.state != "preempted"]
+    assert sum(one.value for one in inside) > 0.8 * truth[name]
+    assert {(one.reason, one.state) for one in inside} == {RARER_REASONS[name]}
 
 
 def test_the_report_sums_time_by_what_was_waited_for(tmp_path: Path) -> None:
@@ -182,18 +222,60 @@ def test_time_on_and_off_the_cpu_add_up() -> None:
 
 
 @WAYS
-def test_a_thread_that_sleeps_all_along_is_there(at_departure: bool) -> None:
-    with subprocess.Popen(["sleep", "60"]) as sleeper:
-        with recorder(pids=(sleeper.pid,), events=("off-cpu",), off_cpu_at_departure=at_departure) as recording:
-            time.sleep(0.3)
-        sleeper.kill()
-    (one,) = absences_of(recording.profile)
-    assert (one.state, one.reason) == ("waiting", "sleep")
-    assert any("libc_start" in name for name in one.names)
+def test_threads_that_sleep_all_along_are_there_with_the_whole_time(at_departure: bool) -> None:
+    with Program(build("waits.c", "-pthread"), "0") as program:
+        program.go()
+        tids = {name: int(tid) for name, tid in map(str.split, program.preface)}
+        with recorder(pids=(program.pid,), events=("off-cpu",), off_cpu_at_departure=at_departure) as recording:
+            time.sleep(LASTS_S)
+    profile = recording.profile
+    sleepers = {one.tid: one for one in absences_of(profile)}
+    clock = profile.metadata["clock"]
+    recorded_ns = clock["end_boottime_ns"] - clock["start_boottime_ns"]
+    for name, reason in {"lock_up": "futex", "read_pipe": "pipe", "nap": "sleep", "poll_pipe": "poll"}.items():
+        one = sleepers[tids[name]]
+        assert (one.state, one.reason) == ("waiting", reason)
+        assert name in one.names
+        assert one.duration_ns == one.value == pytest.approx(recorded_ns, rel=EXACT)
+    assert_accounted_for(profile)
+
+
+class Schedule(NamedTuple):
+    """What the scheduler has counted of a thread (Documentation/scheduler/sched-stats.rst), in nanoseconds."""
+
+    running: int
+    queued: int
+
+    @classmethod
+    def of(cls, pid: int, tid: int) -> Schedule:
+        return cls(*map(int, Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[:2]))
+
+
+def schedules(pid: int, tids: list[int]) -> dict[int, int]:
+    """How long each thread has been on a CPU, in nanoseconds (Documentation/scheduler/sched-stats.rst)."""
+    return {tid: int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) for tid in tids}
+
+
+@WAYS
+def test_time_off_the_cpu_is_what_the_schedulers_own_time_on_it_leaves(at_departure: bool) -> None:
+    with Program(build("waits.c", "-pthread"), "0") as program:
+        program.go()
+        tids = [int(line.split()[1]) for line in program.preface]
+        looks = [schedules(program.pid, tids)]
+        with recorder(pids=(program.pid,), events=("off-cpu",), off_cpu_at_departure=at_departure) as recording:
+            looks.append(schedules(program.pid, tids))
+            time.sleep(LASTS_S)
+            looks.append(schedules(program.pid, tids))
+        looks.append(schedules(program.pid, tids))
+    away_ns: Counter[int] = Counter()
+    for one in absences_of(recording.profile):
+        away_ns[one.tid] += one.value
     clock = recording.profile.metadata["clock"]
     recorded_ns = clock["end_boottime_ns"] - clock["start_boottime_ns"]
-    assert one.duration_ns == one.value == pytest.approx(recorded_ns, rel=0.1, abs=UNSURE_NS)
-    assert_accounted_for(recording.profile)
+    before, begun, ended, after = looks
+    for tid in tids:  # it may have run until just before a look, or just after it
+        assert away_ns[tid] + ended[tid] - begun[tid] <= recorded_ns * (1 + EXACT)
+        assert away_ns[tid] + after[tid] - before[tid] >= recorded_ns * (1 - EXACT)
 
 
 @pytest.mark.kernel_guest
