@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fixtures.everything import every_event
 from fixtures.examples import two_events, web_server
 from fixtures.firefox import Document
 from fixtures.front_end import open_in_front_end
@@ -85,6 +86,31 @@ def test_other_events_are_markers_with_their_stacks(tmp_path):
         assert (marker["name"], marker["fields"][0]["formattedValue"]) == ("page-faults", "3")
         stack = front_end.ask("marker", "info", marker["handle"])["stack"]
         assert [frame["nameWithLibrary"] for frame in stack["frames"]] == ["app!load", "app!main"]
+        assert front_end.complaints() == []
+
+
+def test_sleeps_requests_and_faults_are_markers_that_say_what_is_known(tmp_path):
+    path = tmp_path / "all.firefox.json"
+    path.write_bytes(Document(every_event()).data)
+    with open_in_front_end(path) as front_end:
+        handle = handles(front_end)["app"]
+        markers = front_end.ask("thread", "markers", "--list", "--thread", handle)["flatMarkers"]
+        assert {marker["name"]: (marker["label"], marker.get("duration")) for marker in markers} == {
+            "off-cpu": ("futex", pytest.approx(30)),
+            "block-io": ("read 4,096B", pytest.approx(15)),
+            "major-faults": ("/usr/bin/app", pytest.approx(5)),
+            "minor-faults": ("/usr/bin/app", None),
+        }
+        said = {
+            marker["name"]: {field["label"]: field["formattedValue"] for field in marker["fields"]}
+            for marker in markers
+        }
+        assert (said["off-cpu"]["Woken by"], said["off-cpu"]["From"]) == ("worker (8)", "compute ← main")
+        assert (said["block-io"]["Device"], said["block-io"]["On the device"]) == ("vda", "14ms")
+        assert said["major-faults"]["Latency"] == "5ms"
+        assert "Latency" not in said["minor-faults"]
+        counters = front_end.ask("counter", "list")["counters"]
+        assert [one["label"] for one in counters] == ["CPU", "Disk", "major-faults", "minor-faults"]
         assert front_end.complaints() == []
 
 

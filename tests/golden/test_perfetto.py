@@ -176,7 +176,7 @@ def test_page_faults_that_were_not_timed_are_instants_with_their_file_and_their_
     trace = Trace(profile.derive({"faults": faults, "events": page_faults}))
     ((track, name, start_ns, end_ns, arguments, stack),) = trace.slices()
     assert (track, name, start_ns, end_ns) == (["app", "app", "minor-faults"], "minor-faults", 2_000, 2_000)
-    assert arguments == {"value": 3, "count": 3, "object": "/usr/bin/app", "offset": 4096, "ns": 0}
+    assert arguments == {"value": 3, "count": 3, "object": "/usr/bin/app", "offset": 4096}
     assert stack == ["main", "load"]
 
 

@@ -187,8 +187,8 @@ def test_a_fault_that_was_not_timed_is_at_one_time():
     rows = [("app", 7, 20, ["work"], 10), *[("app", 7, at, ["work"], 1, "major-faults") for at in (150, 160, 170)]]
     profile = side(build(rows, (CPU_100, MAJOR)), "faults", sample=[3, 1], object=[0, 0], offset=[0, 0], ns=[2 * MS, 0])
     markers = Document(profile).markers("app")
-    assert [(start, end, phase) for _, start, end, phase, _ in markers] == [
-        (150, 150, 0), (160, 160, 0), (168, 170, 1),
+    assert [(start, end, phase, data.get("ns")) for _, start, end, phase, data in markers] == [
+        (150, 150, 0, None), (160, 160, 0, None), (168, 170, 1, 2),
     ]  # fmt: skip
 
 

@@ -48,6 +48,11 @@ class Field(NamedTuple):
     format: str
     kind: str
 
+    @property
+    def nothing(self) -> set[int | None]:
+        """What says nothing in the column."""
+        return {None, 0} if self.kind == "measured" else {None}
+
 
 class Side(NamedTuple):
     """A side table of an event.
@@ -71,7 +76,7 @@ _FAULT: Final = Side(
     (
         Field("object", "File", "unique-string", "object"),
         Field("offset", "Offset", "hexadecimal", "number"),
-        Field("ns", "Latency", "duration", "time"),
+        Field("ns", "Latency", "duration", "measured"),
     ),
 )
 SIDE_TABLES: Final[dict[str, tuple[Side, ...]]] = {
@@ -264,7 +269,8 @@ def _field_texts(profile: Profile, side: Side, field: Field, strings: Strings) -
     values = to_list(profile.table(side.table)[field.column])
     show = _VALUES[field.kind](profile, strings)
     rows = profile.table(_REFERENCES[field.kind]).num_rows if field.kind in _REFERENCES else None
-    known = {value: show(value) for value in set(values) if value is not None and (rows is None or value < rows)}
+    said = set(values) - field.nothing
+    known = {value: show(value) for value in said if rows is None or value < rows}
     return [f',"{side.prefix}{field.column}":{known[value]}' if value in known else "" for value in values]
 
 
@@ -310,6 +316,7 @@ _VALUES: Final[dict[str, Callable[[Profile, Strings], Callable[[Any], float]]]] 
     "text": _show_text,
     "number": _show_number,
     "time": _show_time,
+    "measured": _show_time,  # if it was
     "thread": _show_thread,
     "object": _show_object,
     "stack": _show_stack,

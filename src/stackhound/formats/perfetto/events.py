@@ -160,8 +160,8 @@ def _value_name(event: Event) -> str:
 def _shown(profile: Profile, field: Field, name: int, cells: list[int | str | None], interned: Interned) -> list[bytes]:
     """An argument of each cell; none where there is nothing, or what no table has."""
     read = _reader(profile, field)
-    known: dict[int | str | None, bytes] = {None: b""}
-    for cell in set(cells) - {None}:
+    known: dict[int | str | None, bytes] = dict.fromkeys(field.nothing, b"")
+    for cell in set(cells) - field.nothing:
         if isinstance(cell, int) and read is None:
             known[cell] = packets.integer_arguments(name, np.array([cell], np.uint64))[0]
         else:
