@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from stackhound.profile.requests import request_totals
-from stackhound.profile.schema import SampleFlag
+from stackhound.profile.schema import USER_ENDS, SampleFlag
 from support_devices import control_group, disk_counts, loop_device
 from support_profiles import assert_accounted_for, samples_of
 from support_recordings import record_whole, recorder, run_stackhound, wait_for
-from support_workloads import BUILT, Program, build, line_of, require
+from support_workloads import BUILT, ChildOfShell, Program, build, line_of, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,6 +154,30 @@ def test_requests_of_other_processes_are_left_out(device: Path) -> None:
     assert {one.operation for one in requests} == {"read"}
     assert truth["read"] - lost_ends(profile) <= len(requests) <= truth["read"]
     assert profile.metadata["counters"]["filtered"] > 0
+
+
+@pytest.mark.parametrize("whose", ["the whole system's", "children's"])
+def test_the_same_requests_are_found_among_others(device: Path, whose: str) -> None:
+    with ChildOfShell(build("requests.c"), device, str(COUNT), *FUNCTIONS) as program:
+        options = {"pids": (program.pid,)} if whose == "children's" else {}
+        with recorder(events=("block-io",), **options) as recording:
+            program.go()
+            program.wait_until_ready()
+            program.go()
+            truth = program.truth()
+    assert_accounted_for(recording.profile)
+    requests = [one for one in requests_of(recording.profile) if one.device == device.name]
+    assert {one.sample.comm for one in requests} == {"requests"}
+    for operation, function in FUNCTIONS.items():
+        found = [one for one in requests if one.operation == operation]
+        assert truth[operation] - lost_ends(recording.profile) <= len(found) <= truth[operation]
+        assert sum(one.bytes for one in found) == len(found) * truth[f"{operation}_bytes"] // truth[operation]
+        # the first ones come before the mappings of a new program are known, and say so
+        assert all(function in one.sample.names for one in found if is_complete(one.sample))
+
+
+def is_complete(sample: Sample) -> bool:
+    return USER_ENDS[(sample.flags & SampleFlag.USER_END) >> SampleFlag.USER_END_SHIFT] == "complete"
 
 
 def test_requests_that_kernel_threads_make_are_theirs(device: Path) -> None:
