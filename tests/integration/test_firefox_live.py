@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fixtures.front_end import FrontEnd, open_in_front_end
-from stackhound.server.firefox import make_server
+from fixtures.front_end import open_in_front_end
 from support_recordings import record_some
+from support_servers import annotate, serving
 from support_workloads import FOR_EVER, Program, build, line_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stackhound import Profile
-    from stackhound.server.local import LocalServer
 
 pytestmark = pytest.mark.ebpf
 
 SAMPLES = 300
-
-
-@contextmanager
-def serving(profile: Profile) -> Iterator[LocalServer]:
-    with make_server(profile) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def annotate(front_end: FrontEnd, server: LocalServer, name: str) -> dict[str, Any]:
-    functions = front_end.ask("thread", "functions")["functions"]
-    handle = next(function["functionHandle"] for function in functions if function["name"] == name)
-    found: dict[str, Any] = front_end.ask(
-        "function", "annotate", handle, "--mode", "all", "--context", "file", "--symbol-server", server.base
-    )
-    return found
 
 
 def test_a_recording_is_shown_down_to_its_lines_and_instructions():
