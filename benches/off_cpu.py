@@ -8,7 +8,8 @@ Windows of a second with a recorder alternate with windows without one (ABBA). T
 second of the clock on the wall. Beside it: a sample for each absence, and perf with a stack at each switch.
 
 Then a program whose threads are away, each in a way of its own, says how long each was
-(tests/fixtures/workloads/absences.c): what is recorded of each is held against it.
+(tests/fixtures/workloads/absences.c): what is recorded of each is held against it. Threads that sleep all along
+(tests/fixtures/workloads/waits.c) were away for all of it, but for what /proc/PID/task/TID/schedstat has them run.
 
 Then one thread is away in five functions by turns, 10,000 times, mostly for a moment and now and then for long, and
 says how long in each (tests/fixtures/workloads/places.c). Each function's share of the time is held against that of
@@ -41,6 +42,7 @@ from harness.waiting import wait_until
 from harness.windows import Round, Window, measure_rounds
 from stackhound import load
 from stackhound.formats import by_name
+from stackhound.recording import Recorder, RecordOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,6 +70,7 @@ SITES = ("nap_often", "nap_once", "wait_for_poll", "wait_for_futex", "wait_for_p
 #: Of places.c, each of whose rounds is away in each of its functions once.
 PLACES = ("nap", "wait_for_futex", "wait_for_poll", "wait_for_pipe", "read_disk")
 PLACES_ROUNDS = 2_000
+SLEEP_S = 2.0
 
 
 def main() -> None:
@@ -92,6 +95,8 @@ def main() -> None:
         judge(report, f"at {wanted:,}", rounds, [sampler.name for sampler in samplers[1:]], target_percent)
     compare_times(report, OURS)
     compare_times(report, BEFORE, "--off-cpu-at-departure")
+    compare_sleepers(report, OURS, at_departure=False)
+    compare_sleepers(report, BEFORE, at_departure=True)
     compare_shares(report)
     report.finish()
 
@@ -148,17 +153,61 @@ def judge(report: Report, load_name: str, rounds: list[Round], names: list[str],
 
 def compare_times(report: Report, name: str, *how: str) -> None:
     """Each thread's time away, as it says itself and as it was recorded."""
-    truth, recorded = record_absences(*how)
+    show_times(report, f"time off the CPU by thread, {name}", *record_absences(*how))
+
+
+def show_times(report: Report, title: str, truth: dict[str, int], recorded: Counter[str]) -> None:
     rows = [
         (thread, f"{ns / 1e6:,.1f}", f"{recorded[thread] / 1e6:,.1f}", f"{100 * (recorded[thread] / ns - 1):+.2f}")
         for thread, ns in truth.items()
     ]
     columns = ("thread", "away, ms", "recorded, ms", "difference, %")
-    report.table(f"time off the CPU by thread, {name}", columns, rows, {"truth": truth, "recorded": dict(recorded)})
+    report.table(title, columns, rows, {"truth": truth, "recorded": dict(recorded)})
     worst = max(abs(recorded[thread] / ns - 1) for thread, ns in truth.items())
-    report.target(
-        f"time away of each thread, {name}", f"within {TARGET_TIME:.0%}", f"{worst:.2%}", worst <= TARGET_TIME
+    report.target(title, f"within {TARGET_TIME:.0%}", f"{worst:.2%}", worst <= TARGET_TIME)
+
+
+def compare_sleepers(report: Report, name: str, *, at_departure: bool) -> None:
+    """Threads that never come back while they are recorded."""
+    program = subprocess.Popen(
+        [compile_workload("waits"), "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+    with program:
+        tids = read_sleepers(program)
+        before = running_ns(program.pid, tids)
+        options = RecordOptions(pids=(program.pid,), events=("off-cpu",), off_cpu_at_departure=at_departure)
+        with Recorder(options) as recording:
+            time.sleep(SLEEP_S)
+        after = running_ns(program.pid, tids)
+        program.kill()
+    profile = recording.profile
+    truth = {one: profile.duration_ns - after[one] + before[one] for one in tids}
+    recorded: Counter[str] = Counter()
+    names = {tid: one for one, tid in tids.items()}
+    threads = profile.numbers("threads", "tid").tolist()
+    rows = (profile.numbers("samples", column).tolist() for column in ("thread", "value"))
+    for thread, value in zip(*rows, strict=True):
+        recorded[names.get(threads[thread], "")] += value
+    show_times(report, f"time of threads that sleep all along, {name}", truth, recorded)
+
+
+def read_sleepers(program: subprocess.Popen[str]) -> dict[str, int]:
+    """Thread ids by the function that each is in; the workload then goes on."""
+    put, said = program.stdin, program.stdout
+    assert put is not None
+    assert said is not None
+    lines = iter(said.readline, "ready\n")
+    tids = {function: int(tid) for function, tid in map(str.split, lines)}
+    put.write("go\n")
+    put.flush()
+    del tids["spin_on"]
+    return tids
+
+
+def running_ns(pid: int, tids: dict[str, int]) -> dict[str, int]:
+    """On a CPU since its beginning, as the scheduler has it (Documentation/scheduler/sched-stats.rst)."""
+    paths = {name: Path(f"/proc/{pid}/task/{tid}/schedstat") for name, tid in tids.items()}
+    return {name: int(path.read_text().split()[0]) for name, path in paths.items()}
 
 
 def compare_shares(report: Report) -> None:
