@@ -98,7 +98,8 @@ def test_a_chain_leads_from_the_reader_to_the_thread_that_writes(tmp_path: Path)
         *("--format", "folded"),
     )
     assert done.returncode == 0, done.stderr
-    lines = [line.rpartition(" ") for line in done.stdout.decode().splitlines()]
+    # of others: a new thread has its maker's name until its first turn, for which nobody has to wake it
+    lines = [line.rpartition(" ") for line in done.stdout.decode().splitlines() if "pipe_read" in line]
     written = sum(int(value) for path, _, value in lines if re.search(WRITTEN, path))
     assert written > 0.8 * sum(int(value) for _, _, value in lines)
 
@@ -145,10 +146,10 @@ def feed(sleeper: subprocess.Popen[bytes], times: int) -> None:
 
 def test_the_report_sums_time_by_who_ended_it(tmp_path: Path) -> None:
     record_absences("wait_for_pipe", wakers=True).save(tmp_path / "a.hound")
-    done = run_stackhound("report", tmp_path / "a.hound", "--sort", "comm,state,waker", "--json")
+    done = run_stackhound("report", tmp_path / "a.hound", "--sort", "comm,reason,waker", "--json")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
-    waits = [row for row in rows if (row["comm"], row["state"]) == ("wait_for_pipe", "waiting")]
+    waits = [row for row in rows if (row["comm"], row["reason"]) == ("wait_for_pipe", "pipe")]
     of_reader: Counter[str] = Counter()
     for row in waits:
         of_reader[row["waker"].partition(" ")[0]] += row["self"]
