@@ -51,9 +51,9 @@ def test_no_category_is_one_that_the_front_end_hides(document):
     assert [category["color"] for category in document.json["meta"]["categories"]].count("grey") == 1
 
 
-def test_code_that_is_in_no_file_has_no_address(document):
+def test_code_that_was_made_has_the_processs_addresses_and_no_instructions_to_show(document):
     made = document.frames("_start", "Foo.bar")[1]
-    assert (made["address"], made["lib"], made["nativeSymbol"], made["resource"]) == (-1, None, None, "[jit]")
+    assert (made["address"], made["lib"], made["nativeSymbol"], made["resource"]) == (0x5006, "[jit]", None, "[jit]")
 
 
 def test_a_frame_without_a_name_shows_its_file(document):

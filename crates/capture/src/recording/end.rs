@@ -44,7 +44,7 @@ impl Recording {
         let unwind_bytes = self.unwinder.as_ref().map_or(0, Unwinder::memory_bytes);
         self.notes.extend(self.unwinder.iter().flat_map(Unwinder::lacks));
         self.drain();
-        self.look_at_absent()?;
+        self.look_at_absent(end_boottime_ns)?;
         self.unwinder = None; // its threads would only be in the way
         self.drain();
         self.flush()?;
@@ -77,8 +77,9 @@ impl Recording {
         }
     }
 
-    /// Nothing tells any more when threads come back: those that are away now are looked up.
-    fn look_at_absent(&mut self) -> Result<()> {
+    /// Nothing tells any more when threads come back: those that are away now are looked up. That takes a while, which is
+    /// not of the recording.
+    fn look_at_absent(&mut self, end_boottime_ns: u64) -> Result<()> {
         let Some(mut absent) = self.absent.take() else {
             return Ok(());
         };
@@ -87,7 +88,9 @@ impl Recording {
             self.notes.push(note.into());
             return Ok(());
         };
-        let samples: Vec<_> = absent::parse(&words).collect();
+        let samples: Vec<_> = absent::parse(&words)
+            .filter_map(|sample| absent::until(sample, end_boottime_ns))
+            .collect();
         self.intake
             .pythons
             .learn(samples.iter().copied(), &mut self.intake.profile);
