@@ -44,12 +44,12 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
-    """A directory with ``plain``, and those with an instruction a turn and with an allocation more."""
+    """``plain``, ``instr`` (an instruction a turn more), ``alloc`` (an allocation more): their paths are as long."""
     require("gcc")
     require("valgrind")
     directory = tmp_path_factory.mktemp("builds")
     (directory / "work.c").write_text(PROGRAM)
-    for name, flags in (("plain", ()), ("instruction", ("-DINSTRUCTION",)), ("allocation", ("-DALLOCATION",))):
+    for name, flags in (("plain", ()), ("instr", ("-DINSTRUCTION",)), ("alloc", ("-DALLOCATION",))):
         (directory / name).mkdir()
         command = ("gcc", "-O1", *flags, "work.c", "-o", f"{name}/work")
         subprocess.run(command, cwd=directory, check=True)
@@ -64,9 +64,9 @@ def test_valgrind_counts_each_instruction_and_each_allocation(builds):
     measures = ("callgrind-instructions", "allocations", "allocated")
     plain = counted(builds / "plain", *measures)
     assert plain == counted(builds / "plain", *measures)
-    more = counted(builds / "instruction", *measures)["callgrind-instructions"][0]
+    more = counted(builds / "instr", *measures)["callgrind-instructions"][0]
     extra = more - plain["callgrind-instructions"][0]
-    assert extra == pytest.approx(ITERATIONS, abs=100)  # the loader's path is another one, of a file in another place
+    assert extra == ITERATIONS
     assert plain["allocations"] == [10]
     assert plain["allocated"] == [1000]
 
@@ -76,9 +76,7 @@ def test_what_children_do_is_counted_too(builds):
     assert run_once(benchmark, builds / "plain").benchmarks["b"]["allocations"][0] >= 20
 
 
-@pytest.mark.parametrize(
-    ("planted", "measure"), [("instruction", "callgrind-instructions"), ("allocation", "allocations")]
-)
+@pytest.mark.parametrize(("planted", "measure"), [("instr", "callgrind-instructions"), ("alloc", "allocations")])
 def test_one_instruction_an_iteration_or_one_allocation_more_fails_the_gate(builds, tmp_path, planted, measure):
     config = tmp_path / "bench.toml"
     config.write_text(

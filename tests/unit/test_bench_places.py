@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
+import sys
+import tempfile
 
 import pytest
 
@@ -21,7 +25,6 @@ int main(void) {
     return 0;
 }
 """
-#: To start a program takes some instructions more or less in a directory with another name.
 CONFIG = """
 prepare = ["gcc", "-O0", "drain.c", "-o", "drain"]
 
@@ -29,10 +32,15 @@ prepare = ["gcc", "-O0", "drain.c", "-o", "drain"]
 name = "drain"
 command = ["./drain"]
 warmups = 0
-measures = ["callgrind-instructions", "allocations"]
-
-[measure.callgrind-instructions]
-tolerance = 0.002
+measures = ["callgrind-instructions", "allocations", "allocated"]
+"""
+#: The same in a language whose loader keeps the path of its directory.
+PYTHON_CONFIG = """
+[[benchmark]]
+name = "drain"
+command = ["%s", "-S", "drain.py"]
+warmups = 0
+measures = ["allocated"]
 """
 
 
@@ -76,6 +84,56 @@ def test_one_instruction_a_sample_or_one_allocation_more_than_the_parent_fails_t
     assert shown.err.splitlines()[:2] == ["preparing HEAD^", "preparing HEAD"]
     assert shown.err.splitlines()[-1] == "regression: drain"
     assert gate("HEAD", ".", "--strict") == 0
+
+
+@pytest.mark.parametrize("name", ["short", "sub/" * 70])
+def test_equal_builds_of_a_commit_and_of_a_directory_give_equal_counts_however_long_its_path(
+    repository, name, capsys, monkeypatch
+):
+    """With a configuration that declares nothing."""
+    require("gcc")
+    require("valgrind")
+    config = repository.parent / "bench.toml"
+    moved = repository.parent / name / "r"
+    moved.parent.mkdir(parents=True)
+    repository.rename(moved)
+    monkeypatch.chdir(moved)
+    assert main(["bench", "gate", "--config", str(config), "HEAD", ".", "--strict", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert all(one["a"] == one["b"] for one in told["benchmarks"])
+    assert len(told["benchmarks"]) == 3
+    assert told["notes"] == []
+
+
+@pytest.mark.parametrize("language", ["C", "Python"])
+def test_equal_builds_in_directories_with_paths_of_unlike_length_raise_no_alarm(repository, tmp_path, language, capsys):
+    require("gcc")
+    require("valgrind")
+    if language == "Python":
+        (tmp_path / "bench.toml").write_text(PYTHON_CONFIG % sys.executable)
+        (repository / "drain.py").write_text("import json, re\nprint(re.findall('a', json.dumps('banana')))\n")
+    shutil.copytree(repository, tmp_path / ("other" * 30))
+    assert gate(f"../{'other' * 30}", ".", "--strict", "--json") == 0
+    assert "paths of A and B have" in json.loads(capsys.readouterr().out)["notes"][0]
+
+
+def test_one_instruction_a_sample_is_found_also_between_paths_of_unlike_length(repository, tmp_path):
+    require("gcc")
+    require("valgrind")
+    shutil.copytree(repository, tmp_path / ("other" * 30))
+    commit(repository, drain_c=DRAIN % '__asm__ volatile ("nop");')
+    assert gate(f"../{'other' * 30}", ".", "--strict") == 3
+
+
+def test_a_path_that_is_too_short_for_a_worktree_as_long_is_told(printed, monkeypatch, tmp_path, capsys):
+    """The directory for temporary files is too deep."""
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert gate("HEAD", ".", "--json") == 0
+    assert "paths of A and B have" in json.loads(capsys.readouterr().out)["notes"][0]
+    assert list(deep.iterdir()) == []
+    assert len(git(printed, "worktree", "list").splitlines()) == 1
 
 
 def printing(repository, number, name="count.json"):

@@ -224,6 +224,8 @@ def _parse_measure(name: str, table: object) -> Measure:
     if table.get("better", "lower") not in {"lower", "higher"}:
         raise UsageError(f"{where}: better = {table['better']!r:.40}", 'use "lower" or "higher"')
     known = known_measure(name)
+    if table.get("exact") is True:
+        known = known._replace(floor=0.0)
     numbers = [table.get(key, getattr(known, key)) for key in ("floor", "tolerance")]
     exact, unit = table.get("exact", known.exact), table.get("unit", known.unit)
     are_numbers = all(type(number) in {int, float} and number >= 0 for number in numbers)

@@ -6,7 +6,6 @@ import shlex
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -146,21 +145,20 @@ def _choose_sides(options: Options, places: ExitStack) -> _Contest:
 
 
 def _open_places(options: Options, config: Path, places: ExitStack) -> _Contest:
-    """Directories and commits, prepared. Worktrees have paths of one length, which would show in counts."""
+    """Directories and commits, prepared."""
     from stackhound.bench.comparison import Side
     from stackhound.bench.configuration import read_configuration
-    from stackhound.bench.places import leave_out_new, open_place, prepare
+    from stackhound.bench.places import leave_out_new, open_places, prepare, tolerate_paths
 
     configuration = read_configuration(config)
-    made = Path(places.enter_context(TemporaryDirectory(prefix="stackhound-")))
-    asked = {"a": options.a, "b": options.b}
-    a, b = (places.enter_context(open_place(one, Path.cwd(), made / name)) for name, one in asked.items())
+    a, b = places.enter_context(open_places((options.a, options.b), Path.cwd()))
     for argument, directory in ((options.a, a), (options.b, b)):
         if configuration.prepare:
             _tell(f"preparing {argument}")
         prepare(configuration, directory)
     benchmarks, notes = leave_out_new(configuration.benchmarks, a, b)
-    return _Contest(Side(a, benchmarks), Side(b, benchmarks), configuration.measures, notes)
+    measures, remarks = tolerate_paths(configuration, a, b)
+    return _Contest(Side(a, benchmarks), Side(b, benchmarks), measures, [*notes, *remarks])
 
 
 def _split(line: str) -> tuple[str, ...]:
