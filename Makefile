@@ -37,7 +37,7 @@ bench: ## measure against the targets in docs/performance.md; needs root or sudo
 
 bench-gate: ## compare what this checkout costs in counts (instructions, allocations, verifier) with its parent commit
 	@scripts/setup.sh gate
-	$(SUDO) $(STACKHOUND) bench gate --config benches/gate/bench.toml --strict 'HEAD^' .
+	@scripts/answered.sh $(SUDO) $(STACKHOUND) bench gate --config benches/gate/bench.toml --strict 'HEAD^' .
 
 clean: ## remove everything that was built here
 	rm -rf .venv target src/stackhound/_native*.so tests/oracles/node_modules
