@@ -29,5 +29,6 @@ if [ -e crates/core/examples/allocations.rs ]; then
     cargo build --release --quiet --locked --workspace --example allocations \
         --features stackhound-core/count-allocations
     cp "$CARGO_TARGET_DIR/release/examples/allocations" target/gate/
-    g++ -O2 -g "-fdebug-prefix-map=$top=." "$top/benches/programs/callers.cpp" -o target/gate/callers
+    # where it was compiled would be in it, and show in what is asked of the heap to read it
+    g++ -O2 -g "-fdebug-prefix-map=$top=." "-fdebug-prefix-map=$here=." "$top/benches/programs/callers.cpp" -o target/gate/callers
 fi
