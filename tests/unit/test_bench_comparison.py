@@ -115,6 +115,68 @@ def test_one_slow_spell_is_not_confirmed():
     assert verdict(machine) == Verdict.NOT_WORSE
 
 
+class JumpingMachine(Machine):
+    """One whose frequency jumps: from the second ``jumps[n]`` on, everything takes ``factors[n]`` times as long.
+
+    A run in whose middle it jumps takes the mean of both.
+    """
+
+    def __init__(self, seed, jumps, factors, slowdown=1.0):
+        super().__init__(seed, slowdown)
+        self.jumps, self.factors = np.array([0.0, *jumps]), np.array([1.0, *factors])
+
+    def run(self, benchmark, directory):
+        begin_s = self.now_s
+        results = super().run(benchmark, directory)
+        ends = np.clip([*self.jumps[1:], math.inf], begin_s, self.now_s)
+        shares = np.diff([begin_s, *ends]) / RUN_S
+        (values,) = results.benchmarks[benchmark.name].values()
+        values[0] *= float(shares @ self.factors)
+        return results
+
+
+def jump_once(seed):
+    """While the first answer is looked for: up or down, in the middle of a run of either side."""
+    random = np.random.default_rng(seed)
+    return [random.uniform(2, 40)], [random.choice([0.6, 0.8, 1.3, 2.0])]
+
+
+def jump_often(seed):
+    """Every few seconds, as a machine does that is too hot, or whose neighbours come and go."""
+    times = np.cumsum(np.random.default_rng(seed).exponential(5, 100))
+    return times, np.resize([1.3, 1.0], len(times))
+
+
+@pytest.mark.parametrize("jump", [jump_once, jump_often])
+def test_a_frequency_that_jumps_is_no_regression(jump):
+    found = [verdict(JumpingMachine(seed, *jump(seed)), seed=seed) for seed in range(30)]
+    assert Verdict.REGRESSED not in found
+
+
+@pytest.mark.parametrize("jump", [jump_once, jump_often])
+def test_a_frequency_that_jumps_hides_no_regression(jump):
+    found = {verdict(JumpingMachine(seed, *jump(seed), 1.05), seed=seed) for seed in range(30)}
+    assert found <= {Verdict.REGRESSED, Verdict.INCONCLUSIVE}
+
+
+@pytest.mark.parametrize(("slowdown", "wanted"), [(1.0, Verdict.NOT_WORSE), (1.1, Verdict.REGRESSED)])
+@pytest.mark.parametrize("leaping", ["a", "b"])
+def test_a_clock_that_leaps_by_an_hour_in_one_run_changes_no_answer(leaping, slowdown, wanted):
+    machine = Machine(1, slowdown, noise=0.01)
+    honest = machine.run
+    leaps = [3.6e12]
+
+    def run(benchmark, directory):
+        results = honest(benchmark, directory)
+        if machine.now_s > 5 and directory.name == leaping and leaps:
+            results.benchmarks[benchmark.name]["wall"][0] += leaps.pop()
+        return results
+
+    machine.run = run
+    assert verdict(machine) == wanted
+    assert not leaps
+
+
 @pytest.mark.parametrize(("measure", "more"), [("instructions", 1), ("allocations", 1), ("allocated", 16)])
 def test_one_more_of_a_count_that_never_varies_is_always_found(measure, more):
     machine = Machine(1, measure=measure, exact={"a": 1_000_000.0, "b": 1_000_000.0 + more})
