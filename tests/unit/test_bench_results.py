@@ -154,9 +154,10 @@ def test_a_damaged_or_newer_file_of_ours_is_refused(document, told, tmp_path):
         read(tmp_path, document)
 
 
-@given(VALUES)
+@given(st.lists(st.floats(0, allow_infinity=False), min_size=1, max_size=5))
 def test_bencher_gets_the_median_between_the_bounds(values):
     metric = write_bmf(make_results({"a": {"wall": values}}))["a"]["wall"]
+    assert all(math.isfinite(number) for number in metric.values())
     assert metric.get("lower_value", -math.inf) <= metric["value"] <= metric.get("upper_value", math.inf)
     assert ("lower_value" in metric) == (len(values) > 1)
 
@@ -164,3 +165,23 @@ def test_bencher_gets_the_median_between_the_bounds(values):
 def test_what_bencher_reads_is_read_back(tmp_path):
     metrics = write_bmf(make_results({"a": {"latency": [1.0, 2.0, 6.0]}}))
     assert read(tmp_path, metrics).benchmarks == {"a": {"latency": [2.0]}}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "measure", "told"),
+    [
+        ("b" * 1025, "wall", "benchmark 'bbb"),
+        ("", "wall", "benchmark ''"),
+        ("b", "m" * 65, "measure 'mmm"),
+        ("b", "", "measure ''"),
+    ],
+)
+def test_a_name_that_bencher_refuses_is_told_before_it_does(benchmark, measure, told):
+    with pytest.raises(BenchmarkError) as error:
+        write_bmf(make_results({benchmark: {measure: [1.0]}}))
+    assert str(error.value).startswith(told)
+    assert len(str(error.value)) < 200
+
+
+def test_names_as_long_as_bencher_takes_them_are_written():
+    assert write_bmf(make_results({"ü" * 1024: {"m" * 64: [1.0]}})) == {"ü" * 1024: {"m" * 64: {"value": 1.0}}}

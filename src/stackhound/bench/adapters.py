@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 NS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
+#: The longest names that Bencher takes.
+BENCHER_BENCHMARK_CHARACTERS: Final = 1024
+BENCHER_MEASURE_CHARACTERS: Final = 64
+
 Found = dict[str, dict[str, list[object]]]
 
 
@@ -49,7 +53,17 @@ def write_bmf(results: Results) -> dict[str, dict[str, dict[str, float]]]:
     """Results as Bencher reads them: the median of each measure, with the lowest and highest value.
 
     Source: https://bencher.dev/docs/reference/bencher-metric-format/
+
+    Raises:
+        BenchmarkError: Bencher would refuse a name.
     """
+    for kind, names, most in (
+        ("benchmark", results.benchmarks, BENCHER_BENCHMARK_CHARACTERS),
+        ("measure", results.measures, BENCHER_MEASURE_CHARACTERS),
+    ):
+        if wrong := [name for name in names if not 0 < len(name) <= most]:
+            what = f"{kind} {wrong[0]!r:.40} has a name of {len(wrong[0])} characters"
+            raise BenchmarkError(what, f"Bencher takes 1 to {most}: call it something else")
     return {
         benchmark: {measure: _as_metric(values) for measure, values in measures.items()}
         for benchmark, measures in results.benchmarks.items()
@@ -57,10 +71,10 @@ def write_bmf(results: Results) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def _as_metric(values: list[float]) -> dict[str, float]:
-    import statistics
-
     bounds = {"lower_value": min(values), "upper_value": max(values)} if len(values) > 1 else {}
-    return {"value": statistics.median(values), **bounds}
+    ordered = sorted(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return {"value": low + (high - low) / 2, **bounds}  # the sum of two may be no number
 
 
 def _checked(found: Found, path: Path) -> Results:
@@ -94,7 +108,7 @@ def _read_hyperfine(document: dict[str, Any]) -> Found:
 
 
 def _read_pytest(document: dict[str, Any]) -> Found:
-    """Rounds where they were saved (``--benchmark-save-data``), else their median."""
+    """Rounds where they were written (``--benchmark-json``, ``--benchmark-save-data``), else their median."""
     return {
         run["fullname"]: {"latency": [1e9 * value for value in run["stats"].get("data") or [run["stats"]["median"]]]}
         for run in document["benchmarks"]
