@@ -17,5 +17,6 @@ as_root() {
 
 say "Rust tests"
 cargo test --release --workspace # without --exclude: the same features, so the same build, as the module's
+cargo test --release --workspace --features stackhound-core/count-allocations --test allocations # as for make bench-gate
 say "Python tests"
 PYTHONDONTWRITEBYTECODE=1 as_root .venv/bin/python -m pytest "$@"
