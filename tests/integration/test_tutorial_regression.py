@@ -116,3 +116,19 @@ def test_the_gate_stops_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
     require("valgrind")
     assert main(["bench", "gate", "--config", "gate.toml", "HEAD^", "HEAD"]) == 3
     assert capsys.readouterr().err.splitlines()[-1] == "regression: drain"
+
+
+@pytest.mark.parametrize(
+    ("more", "status"), [("", 0), ('__asm__ volatile("nop");', 3)], ids=["a comment", "one instruction"]
+)
+def test_the_gate_sees_one_instruction_a_sample_and_nothing_where_nothing_changed(
+    repository: Path, more: str, status: int
+) -> None:
+    require("valgrind")
+    source = repository / "drain.c"
+    beginning = "\tstruct command *command = find(totals, sample->comm);\n"
+    changed = source.read_text().replace(beginning, f"{beginning}\t{more} /* of this sample */\n")
+    assert changed != source.read_text()
+    source.write_text(changed)
+    commit(repository, "Say what the sample is for")
+    assert main(["bench", "gate", "--config", "gate.toml", "HEAD^", "HEAD"]) == status
