@@ -14,6 +14,7 @@ from stackhound.profile.columns import with_columns
 from stackhound.profile.completeness import count_ends
 from stackhound.profile.facts import facts
 from stackhound.profile.schema import USER_ENDS, SampleFlag
+from stackhound.profile.walks import walks_by_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +89,44 @@ def test_the_end_of_a_stack_goes_with_keys_of_threads_in_any_order(mixed: Profil
 def test_the_facts_say_how_many_stacks_are_complete(mixed: Profile) -> None:
     said = dict(facts(mixed, CPU))["Stacks"]
     assert said == "33.3% complete; 1 no rule, 1 complete, in part by frame pointers"
+
+
+@pytest.fixture
+def python() -> Profile:
+    cut, guessed = SampleFlag.PYTHON_CUT, SampleFlag.PYTHON_GUESSED
+    return profile_of(
+        (["main"], COMPLETE | SampleFlag.PYTHON),
+        (["main"], COMPLETE | SampleFlag.PYTHON | cut),
+        (["main"], COMPLETE | SampleFlag.PYTHON | cut | guessed),
+        (["main"], BY_GUESS | SampleFlag.PYTHON | guessed),
+        (["main"], NO_RULE | SampleFlag.PYTHON | cut),
+    )
+
+
+def test_cut_and_guessed_python_stacks_are_not_called_complete(python: Profile) -> None:
+    said = dict(facts(python, CPU))["Stacks"]
+    assert said == (
+        "20.0% complete; 2 Python's functions cut, 1 no rule, 1 Python's functions in part at guessed places"
+    )
+
+
+def test_a_report_shows_which_python_stacks_are_cut_or_guessed(python: Profile) -> None:
+    assert rows_by(python, "stack") == {
+        ("complete",): (10, 10),
+        ("no rule",): (10, 10),
+        ("Python's functions cut",): (20, 20),
+        ("Python's functions in part at guessed places",): (10, 10),
+    }
+
+
+def test_no_file_is_blamed_for_pythons_part(python: Profile) -> None:
+    (walks,) = walks_by_object(python)
+    assert (walks.samples, walks.complete, walks.broken_here) == (5, 4, {"no rule": 1})
+
+
+def test_by_frame_pointers_alone_only_pythons_part_is_told() -> None:
+    profile = profile_of((["main"], 0), (["main"], SampleFlag.PYTHON | SampleFlag.PYTHON_CUT))
+    assert dict(facts(profile, CPU))["Stacks"] == "1 Python's functions cut"
 
 
 def test_stacks_that_were_not_unwound_say_nothing_of_themselves() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stackhound.profile.absences import absences_by
-from stackhound.profile.completeness import COMPLETE, count_ends
+from stackhound.profile.completeness import COMPLETE, OF_PYTHON, count_ends
 from stackhound.profile.escape import printable
 from stackhound.profile.metadata import MAX_NUMBER, read_amount, read_int, read_text
 from stackhound.profile.totals import exact_total
@@ -133,12 +133,11 @@ def _causes(losses: Iterable[Loss]) -> str:
 def _completeness(samples: Samples) -> str:
     """Of the user stacks: ``99.2% complete; 12 no rule, 3 outside code``."""
     counts = count_ends(samples)
-    if not counts:
-        return ""
+    is_unwound = not counts.keys() <= OF_PYTHON
     whole = counts.pop(COMPLETE, 0)
-    percent = 100 * whole / (whole + sum(counts.values()))
     others = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
-    return f"{percent:.1f}% complete" + (f"; {others}" if others else "")
+    percent = [f"{100 * whole / (whole + sum(counts.values())):.1f}% complete"] if is_unwound else []
+    return "; ".join(percent + [others] * bool(others))
 
 
 def _costs(metadata: Metadata) -> list[str]:

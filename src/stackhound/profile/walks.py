@@ -12,17 +12,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stackhound.profile.columns import distinct, to_list
-from stackhound.profile.completeness import COMPLETE, END_NAMES, WITHOUT_STACK, ends
+from stackhound.profile.completeness import (
+    COMPLETE,
+    END_NAMES,
+    IN_PART_GUESSED,
+    OF_PYTHON,
+    UNWALKED,
+    WITHOUT_STACK,
+    ends,
+)
 from stackhound.profile.paths import read_paths, select_paths
 from stackhound.profile.profile import Samples
-from stackhound.profile.schema import USER_ENDS
 
 if TYPE_CHECKING:
     from stackhound.profile.columns import Numbers
     from stackhound.profile.profile import Profile
 
-#: Ends of stacks that are as whole as can be told.
-WHOLE = WITHOUT_STACK | {USER_ENDS[0], COMPLETE, END_NAMES[-1]}
+#: Ends of stacks whose native part is as whole as can be told.
+WHOLE = WITHOUT_STACK | OF_PYTHON | {UNWALKED, COMPLETE, IN_PART_GUESSED}
 
 
 @dataclass
