@@ -521,8 +521,7 @@ enum python_entry {
 
 /* Where the walker finds Python's frames in a process. Offsets are bytes; those of words are multiples of 8. */
 struct python {
-	u64 gil_locked;            /* address of an s32; 0: not known */
-	u64 gil_holder;            /* address of a thread state's */
+	u64 gil;                   /* address of the main interpreter's lock; 0: there is none, or it is not known */
 	u64 current_tasks;         /* address of a dict of the tasks that are run, by event loop; 0: not asked for */
 	s32 thread_state;          /* where a thread has the address of its state, from its thread pointer */
 	s32 thread_state_indirect; /* or from what is stored there, which may be 0; PYTHON_STATE_IS_DIRECT: not so */
@@ -543,8 +542,12 @@ struct python {
 	u16 coroutine_frame; /* in a coroutine */
 	u8 code_tag;         /* bits of a reference to a code object that are not part of it */
 	u8 instruction_bytes;
-	u16 running_state; /* where the state of the thread that holds the lock is, from gil_holder; 0: each has its own */
-	u16 loop_mark; /* in a thread state: address of what the newest call of the evaluation loop has on the stack */
+	u16 running_state; /* where the state of the thread that holds the lock is, from the lock; 0: each has its own */
+	u16 loop_mark;  /* in a thread state: address of what the newest call of the evaluation loop has on the stack */
+	u16 gil_holder; /* in a lock: address of the state of the thread that held it last */
+	u16 gil_locked; /* in a lock: an s32, 1 while it is held */
+	u16 interpreter;     /* in a thread state: address of its interpreter; 0: there is but one lock */
+	u16 interpreter_gil; /* in an interpreter: address of its lock */
 };
 #define PYTHON_NO_CFRAME 65535
 #define PYTHON_STATE_IS_DIRECT 65535

@@ -114,7 +114,7 @@ static __always_inline u64 newest_state(struct walk *walk, struct task_struct *t
 		return own;
 	marks[0] = marks[1] = marks[2] = 0;
 	read_word(task, own + python->loop_mark, &marks[0]);
-	read_word(task, python->gil_holder + python->running_state, &marks[2]);
+	read_word(task, python->gil + python->running_state, &marks[2]);
 	read_word(task, marks[2] + python->loop_mark, &marks[1]);
 	is_inner = at_most(walk->registers[SP_REGISTER], marks[1]) & at_most(marks[1] + 1, marks[0]) &
 		   at_most(STATE_BYTES, (marks[0] - own) & MAX_DISTANCE);
@@ -122,26 +122,51 @@ static __always_inline u64 newest_state(struct walk *walk, struct task_struct *t
 	return own ^ ((own ^ marks[2]) & is_inner);
 }
 
-/* Whether the thread, by one of these states, holds the interpreter's lock, as bits of the word before the frames. */
+struct gil {
+	u64 holder; /* 0: nobody */
+	s32 locked;
+	s32 padding;
+};
+
+static __always_inline bool read_gil(const struct python *python, struct task_struct *task, u64 address,
+				     struct gil *gil)
+{
+	if (python->gil_locked == python->gil_holder + sizeof(gil->holder)) { /* as in all versions so far: one read */
+		if (!read_stack(task, gil, sizeof(*gil), address + python->gil_holder))
+			return false;
+	} else if (!read_stack(task, &gil->locked, sizeof(gil->locked), address + python->gil_locked) ||
+		   !read_word(task, address + python->gil_holder, &gil->holder)) {
+		return false;
+	}
+	if (gil->locked <= 0)
+		gil->holder = 0;
+	return true;
+}
+
+/*
+ * Whether the thread, by one of these states, holds its interpreter's lock, as bits of the word before the frames. From
+ * 3.12 on an interpreter may have a lock of its own: a thread that does not hold the main one's is asked for its
+ * interpreter's.
+ */
 static __always_inline u64 gil_bits(const struct python *python, struct task_struct *task, u64 own, u64 newest)
 {
-	struct {
-		u64 holder;
-		s32 locked;
-		s32 padding;
-	} lock = {};
+	struct gil gil = {};
+	u64 address;
 
-	if (!python->gil_holder)
+	if (!python->gil || !read_gil(python, task, python->gil, &gil))
 		return 0;
-	if (python->gil_locked == python->gil_holder + sizeof(lock.holder)) { /* as in all versions so far: one read */
-		if (!read_stack(task, &lock, sizeof(lock), python->gil_holder))
-			return 0;
-	} else if (!read_stack(task, &lock.locked, sizeof(lock.locked), python->gil_locked) ||
-		   !read_word(task, python->gil_holder, &lock.holder)) {
+	if (gil.holder && (gil.holder == own || gil.holder == newest))
+		return PYTHON_KNOWS_GIL | PYTHON_HOLDS_GIL;
+	if (!python->interpreter)
+		return PYTHON_KNOWS_GIL;
+	if (!read_word(task, own + python->interpreter, &address) ||
+	    !read_word(task, address + python->interpreter_gil, &address) || !address)
 		return 0;
-	}
-	return PYTHON_KNOWS_GIL |
-	       (lock.locked > 0 && (lock.holder == own || lock.holder == newest) ? PYTHON_HOLDS_GIL : 0);
+	if (address == python->gil)
+		return PYTHON_KNOWS_GIL;
+	if (!read_gil(python, task, address, &gil))
+		return 0;
+	return PYTHON_KNOWS_GIL | (gil.holder == own ? PYTHON_HOLDS_GIL : 0);
 }
 
 static __always_inline u64 frame_word(const struct walk *walk, u32 offset)

@@ -117,6 +117,17 @@ def test_subinterpreters_have_their_own_frames(interpreter: Interpreter) -> None
         assert len(inside) > 100
 
 
+def test_from_3_12_on_a_subinterpreters_threads_hold_their_own_lock(interpreter: Interpreter) -> None:
+    if interpreter.minor < 12 or interpreter.version.endswith("t"):
+        pytest.skip("before 3.12 there is one lock, and free-threaded builds have none")
+    samples = samples_of(record(interpreter.path, "subinterpreters"))
+    inside = [sample for sample in samples if chain_of(sample)[-1:] == ("in_subinterpreter",)]
+    assert len(inside) > 100
+    assert all(sample.flags & SampleFlag.GIL_KNOWN for sample in inside)
+    held = sum(bool(sample.flags & SampleFlag.GIL_HELD) for sample in inside)
+    assert held >= (1 - RARE) * len(inside)  # but where it is about to be asked for, or was given away
+
+
 def test_until_3_11_a_subinterpreters_frames_stand_on_those_that_entered_it(interpreter: Interpreter) -> None:
     if interpreter.minor not in {10, 11}:
         pytest.skip("3.9 does not tell, and from 3.12 on a thread has the subinterpreter's frames alone")

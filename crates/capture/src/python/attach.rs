@@ -90,11 +90,12 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, task: Option<RunningT
         Counted::Pointer { .. } => 8,
     };
     let taken_over = walk.taken_over.filter(|_| gil.is_some());
+    let own_gil = layout.own_gil();
+    let gil = gil.filter(|_| own_gil.is_some() || !layout.has_own_gils()); // else not known whose it is
     let instruction_end = walk.instruction + u16::from(instruction_bytes);
     let ends = [walk.code + 8, walk.previous + 8, instruction_end, owner + 1];
     abi::Python {
-        gil_locked: gil.map_or(0, |gil| gil.locked.0),
-        gil_holder: gil.map_or(0, |gil| gil.holder.0),
+        gil: gil.map_or(0, |gil| gil.at.0),
         current_tasks,
         thread_state,
         thread_state_indirect,
@@ -117,5 +118,9 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, task: Option<RunningT
         instruction_bytes,
         running_state: taken_over.map_or(0, |state| state.running),
         loop_mark: taken_over.map_or(0, |state| state.loop_mark),
+        gil_holder: gil.map_or(0, |gil| gil.holder),
+        gil_locked: gil.map_or(0, |gil| gil.locked),
+        interpreter: own_gil.map_or(0, |own| own.interpreter),
+        interpreter_gil: own_gil.map_or(0, |own| own.gil),
     }
 }

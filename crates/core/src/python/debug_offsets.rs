@@ -208,6 +208,7 @@ impl Offsets {
             threads: self.offset(groups.interpreter, 3, MAX_RUNTIME_BYTES)?,
             next_thread: self.small(groups.thread, 2)?,
             native_id: Some(self.small(groups.thread, 6)?),
+            interpreter: Some(self.small(groups.thread, 3)?),
         })
     }
 

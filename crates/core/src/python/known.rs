@@ -76,11 +76,11 @@ pub(super) const fn awaits(called: Called) -> Awaits {
     }
 }
 
-/// `_PyRuntimeState.gilstate.tstate_current`, from `ceval.gil.last_holder`; `PyThreadState.cframe`. 3.9 keeps nothing of
+/// `_PyRuntimeState.gilstate.tstate_current`, from `ceval.gil`; `PyThreadState.cframe`. 3.9 keeps nothing of
 /// its stack.
 const fn taken_over(cframe: u16) -> Option<TakenOver> {
     Some(TakenOver {
-        running: 208,
+        running: 216,
         loop_mark: cframe,
     })
 }
@@ -134,10 +134,10 @@ const WALK_3_12: Walk = Walk {
 
 /// `_PyRuntimeState`, `PyInterpreterState`, `PyThreadState`.
 const fn states(minor: u8) -> States {
-    let (interpreters, threads, native_id) = match minor {
-        ..=10 => (32, 8, None),
-        11 => (40, 16, Some(160)),
-        _ => (40, 72, Some(144)),
+    let (interpreters, threads, native_id, interpreter) = match minor {
+        ..=10 => (32, 8, None, None),
+        11 => (40, 16, Some(160), None),
+        _ => (40, 72, Some(144), Some(16)),
     };
     States {
         interpreters,
@@ -145,6 +145,7 @@ const fn states(minor: u8) -> States {
         threads,
         next_thread: 8,
         native_id,
+        interpreter,
     }
 }
 

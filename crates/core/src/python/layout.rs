@@ -114,8 +114,8 @@ pub struct Copies {
 /// How the state is found that a thread has taken over to run code of a subinterpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenOver {
-    /// Where the state is that holds the lock, bytes from where the lock has its last holder: taking a state over leaves
-    /// the latter as it was.
+    /// Where the state is that holds the lock, bytes from the lock: taking a state over leaves the lock's last holder as
+    /// it was.
     pub running: u16,
     /// Of a thread state: pointer to what the newest call of the evaluation loop has on the stack.
     pub loop_mark: u16,
@@ -134,6 +134,17 @@ pub(super) struct States {
     pub(super) next_thread: u16,
     /// Of a thread state: `gettid()`.
     pub(super) native_id: Option<u16>,
+    /// Of a thread state: its interpreter. From 3.12 on, where those may have locks of their own.
+    pub(super) interpreter: Option<u16>,
+}
+
+/// How a thread's lock is found, where interpreters have their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnGil {
+    /// Of a thread state: its interpreter.
+    pub interpreter: u16,
+    /// Of an interpreter: its lock.
+    pub gil: u16,
 }
 
 /// Where the global interpreter lock is.
@@ -286,6 +297,22 @@ impl Layout {
     /// Whether it can be found out who awaits a task: from 3.12 on, but not of free-threaded 3.13.
     pub fn tells_awaiting_tasks(&self) -> bool {
         self.awaits.is_some()
+    }
+
+    /// How a thread's own lock is found; None where all interpreters have the same.
+    pub fn own_gil(&self) -> Option<OwnGil> {
+        match (self.states.interpreter, self.gil.place) {
+            (Some(interpreter), GilPlace::Interpreter(gil)) => Some(OwnGil {
+                interpreter,
+                gil: gil.try_into().ok()?,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether interpreters may have locks of their own.
+    pub fn has_own_gils(&self) -> bool {
+        matches!(self.gil.place, GilPlace::Interpreter(_))
     }
 
     /// Where a code object has them; None where they do not follow each other.

@@ -41,7 +41,7 @@ pub use code::{Code, Codes, Fingerprint, NotCode};
 pub use evaluation::EVALUATION;
 pub use greenlet::switches_stacks;
 pub use interpreter::Interpreter;
-pub use layout::{Copies, Counted, Entry, Layout, Names, Refusal, TakenOver, Walk};
+pub use layout::{Copies, Counted, Entry, Layout, Names, OwnGil, Refusal, TakenOver, Walk};
 pub use lines::Position;
 pub use memory::{Memory, Unreadable};
 pub use runtime::{Gil, Python, Thread};

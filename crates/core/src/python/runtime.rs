@@ -36,17 +36,19 @@ pub struct Thread {
 /// A global interpreter lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gil {
-    /// `int`, 1 while the lock is held.
-    pub locked: ProcessAddr,
-    /// The thread state that holds it, or held it last; it may be null.
-    pub holder: ProcessAddr,
+    /// Where it begins.
+    pub at: ProcessAddr,
+    /// `int` in it, 1 while the lock is held.
+    pub locked: u16,
+    /// In it, the thread state that holds it, or held it last; it may be null.
+    pub holder: u16,
 }
 
 impl Gil {
     /// The thread state that holds it.
     pub fn held_by(&self, memory: &dyn Memory) -> Result<Option<ProcessAddr>, Unreadable> {
-        match read_i32(memory, self.locked)? {
-            1 => read_pointer(memory, self.holder),
+        match read_i32(memory, further(self.at, self.locked))? {
+            1 => read_pointer(memory, further(self.at, self.holder)),
             _ => Ok(None),
         }
     }
@@ -124,8 +126,9 @@ impl Python {
 
     fn gil_at(&self, gil: ProcessAddr) -> Gil {
         Gil {
-            locked: further(gil, self.layout.gil.locked),
-            holder: further(gil, self.layout.gil.holder),
+            at: gil,
+            locked: self.layout.gil.locked,
+            holder: self.layout.gil.holder,
         }
     }
 
@@ -231,8 +234,8 @@ mod tests {
         let thread = python.threads(&memory).unwrap()[1];
         let gil = python.gil(&memory, thread.interpreter).unwrap().unwrap();
         assert_eq!(gil.held_by(&memory), Ok(None));
-        memory.write(gil.locked, 1);
-        memory.write(gil.holder, thread.state.0);
+        memory.write(further(gil.at, gil.locked), 1);
+        memory.write(further(gil.at, gil.holder), thread.state.0);
         assert_eq!(gil.held_by(&memory), Ok(Some(thread.state)));
     }
 }
