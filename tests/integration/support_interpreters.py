@@ -17,6 +17,8 @@ import pytest
 REPOSITORY: Final = Path(__file__).parents[2]
 #: Where scripts/interpreters.sh puts those of other Debian releases.
 FETCHED: Final = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "stackhound-tests", "interpreters")
+#: Where pyenv puts its own.
+PYENV: Final = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
 #: What is read, and proven here where there is one; `t` is free-threaded.
 WANTED: Final = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
 
@@ -62,9 +64,15 @@ def find_interpreters() -> list[Interpreter]:
 
 def find_all() -> list[Path]:
     """The system's, pyenv's, and those that were fetched."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    places = [(Path("/usr/bin"), "python3.[0-9]*"), (pyenv, "*/bin/python3.[0-9]*"), (FETCHED, "*/python3.*")]
+    places = [(Path("/usr/bin"), "python3.[0-9]*"), (PYENV, "*/bin/python3.[0-9]*"), (FETCHED, "*/python3.*")]
     return [path for folder, pattern in places for path in sorted(folder.glob(pattern)) if is_python(path)]
+
+
+def find_version(version: str) -> Path:
+    """One of any version, or the test is skipped."""
+    places = [(Path("/usr/bin"), f"python{version}"), (PYENV, f"*/bin/python{version}")]
+    found = next((path for folder, pattern in places for path in sorted(folder.glob(pattern))), None)
+    return found or pytest.skip(f"needs CPython {version}")
 
 
 def is_python(path: Path) -> bool:

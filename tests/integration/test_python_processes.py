@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from stackhound.profile.completeness import COMPLETE, count_ends
+from stackhound.profile.facts import notes
 from stackhound.profile.schema import SampleFlag
-from support_interpreters import FETCHED, Interpreter, find_interpreters, interpreters
+from support_interpreters import FETCHED, Interpreter, find_interpreters, find_version, interpreters
 from support_profiles import Sample, samples_of
 from support_recordings import record_whole, recorder, wait_for
 from support_workloads import SOURCES, Program, build
@@ -236,6 +238,20 @@ def test_a_process_that_lies_about_itself_harms_no_other(mode: str, is_cut: bool
     assert {bool(sample.flags & SampleFlag.PYTHON_CUT) for sample in lying} == {is_cut}
     assert max(len(frame.name) for sample in of_liar for frame in sample.frames) < 10_000
     assert max(len(sample.frames) for sample in of_liar) < 1_000
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.7", "3.8"])
+def test_a_python_that_is_too_old_is_named_and_keeps_its_native_stacks(version: str) -> None:
+    with Program(find_version(version), SOURCES / "python_old.py") as program:
+        profile = record_whole(program, frequency_hz=HZ)
+    assert [note for note in notes(profile) if "Python" in note] == [
+        f"no Python frames in 1 process: CPython {version} is older than 3.9, the first one whose layout is known"
+    ]
+    samples = samples_of(profile)
+    assert not [sample for sample in samples if sample.flags & SampleFlag.PYTHON]
+    ends = count_ends(profile.samples_of(profile.events[0]))
+    assert ends[COMPLETE] >= (1 - RARE) * sum(ends.values())
+    assert len([sample for sample in samples if "builtin_sum" in sample.names]) > 50
 
 
 def test_what_a_lie_does_not_touch_is_right(python_3_11: Path) -> None:

@@ -29,19 +29,24 @@ pub struct Attached {
 impl Attached {
     /// Finds the interpreter that a process runs, its threads, and where they have their states.
     pub fn new(pid: u32, candidates: &[Candidate], asyncio: Option<Asyncio>) -> Result<Self, Refusal> {
-        let mut refusal = Refusal::NotYet;
+        let mut refusal = None;
         for candidate in candidates {
             match Self::to(pid, candidate, asyncio) {
                 Ok(attached) => return Ok(attached),
-                Err(other) if candidates.len() == 1 => refusal = other,
+                Err(other) if refusal.is_none() || other.may_pass() => refusal = Some(other),
                 Err(_) => {}
             }
         }
-        Err(refusal)
+        Err(refusal.unwrap_or(Refusal::NotYet))
     }
 
     fn to(pid: u32, candidate: &Candidate, asyncio: Option<Asyncio>) -> Result<Self, Refusal> {
         let (interpreter, bias) = (&candidate.found.interpreter, candidate.bias);
+        Layout::check(interpreter)?;
+        if candidate.found.evaluation.is_none() {
+            let why = "does not say where its evaluation loop is: its file has no symbol of it";
+            return Err(Refusal::Unsupported(format!("CPython {} {why}", interpreter.version)));
+        }
         let memory = ProcessMemory { pid };
         let python = Python::attach(interpreter, bias, &memory)?;
         let threads = python.threads(&memory)?;

@@ -100,24 +100,27 @@ impl Found {
 struct FoundInterpreter {
     /// What the file says of it.
     interpreter: Interpreter,
-    /// Where in the file its evaluation loop begins.
-    evaluation: FileOffset,
+    /// Where in the file its evaluation loop begins, where that is known.
+    evaluation: Option<FileOffset>,
 }
 
 impl FoundInterpreter {
     /// The interpreter that is in an ELF file, if there is one.
     fn look(elf: &Elf, bytes: &[u8]) -> Option<Self> {
         let interpreter = Interpreter::find(bytes)?;
-        let evaluation = elf.file_offset(interpreter.evaluation.first()?.start)?;
+        let evaluation = interpreter.evaluation.first();
         Some(Self {
+            evaluation: evaluation.and_then(|first| elf.file_offset(first.start)),
             interpreter,
-            evaluation,
         })
     }
 
     /// From the interpreter's own addresses to those of a process that has this mapped.
     fn bias(&self, mapping: &Mapping) -> Option<u64> {
-        let distance = self.evaluation.0.checked_sub(mapping.file_offset)?;
+        let Some(evaluation) = self.evaluation else {
+            return Some(0); // any of the file's: it will be refused
+        };
+        let distance = evaluation.0.checked_sub(mapping.file_offset)?;
         let is_mapped = distance < mapping.end - mapping.start;
         let own = self.interpreter.evaluation[0].start.0;
         is_mapped.then(|| (mapping.start + distance).wrapping_sub(own))

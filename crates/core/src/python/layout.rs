@@ -280,6 +280,13 @@ pub enum Refusal {
     Unreadable(#[from] Unreadable),
 }
 
+impl Refusal {
+    /// Whether it is worth asking again.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::NotYet | Self::Unreadable(_))
+    }
+}
+
 impl fmt::Display for Layout {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_free_threaded { ", free-threaded," } else { "" };
@@ -292,6 +299,19 @@ impl Layout {
     /// has the state of the subinterpreter whose code it runs, and that alone.
     pub fn may_enter_another(&self) -> bool {
         self.version.minor().is_none_or(|minor| minor >= 12)
+    }
+
+    /// Whether the layout of an interpreter is known, or told by itself, as far as its file says.
+    pub fn check(interpreter: &Interpreter) -> Result<(), Refusal> {
+        let version = interpreter.version;
+        let refuse = |why: &str| Err(Refusal::Unsupported(format!("CPython {version} {why}")));
+        match version.minor() {
+            Some(9..) if version.is_preview() => refuse("is an alpha or beta, whose layout is not known"),
+            Some(9..=12) if interpreter.is_debug_build => refuse("is a debug build, whose layout is not known"),
+            Some(9..=14) => Ok(()),
+            Some(15..) => refuse("is newer than 3.14, the last one whose layout is known"),
+            _ => refuse("is older than 3.9, the first one whose layout is known"),
+        }
     }
 
     /// Whether it can be found out who awaits a task: from 3.12 on, but not of free-threaded 3.13.
@@ -331,17 +351,11 @@ impl Layout {
     /// The layout of an interpreter, whose `_PyRuntime` is at `runtime` in a process: as that says, or as is known of
     /// its version.
     pub fn of(interpreter: &Interpreter, memory: &dyn Memory, runtime: ProcessAddr) -> Result<Self, Refusal> {
+        Self::check(interpreter)?;
         let version = interpreter.version;
-        let refuse = |why: &str| Err(Refusal::Unsupported(format!("CPython {version} {why}")));
-        if version.is_preview() {
-            return refuse("is an alpha or beta, whose layout is not known");
-        }
         match version.minor() {
-            Some(9..=12) if interpreter.is_debug_build => refuse("is a debug build, whose layout is not known"),
             Some(minor @ 9..=12) => Ok(known::layout(version, minor)),
-            Some(13..=14) => debug_offsets::layout(version, memory, runtime),
-            Some(15..) => refuse("is newer than 3.14, the last one whose layout is known"),
-            _ => refuse("is older than 3.9, the first one whose layout is known"),
+            _ => debug_offsets::layout(version, memory, runtime),
         }
     }
 }

@@ -23,8 +23,13 @@ impl Version {
 
     /// Any release of 3.`minor`.
     pub const fn of_minor(minor: u8) -> Self {
+        Self::of(3, minor)
+    }
+
+    /// Any release of `major`.`minor`.
+    pub const fn of(major: u8, minor: u8) -> Self {
         Self {
-            hex: 3 << 24 | (minor as u32) << 16 | FINAL << 4,
+            hex: (major as u32) << 24 | (minor as u32) << 16 | FINAL << 4,
             is_exact: false,
         }
     }
