@@ -20,6 +20,7 @@ from stackhound.profile.schema import SampleFlag
 from support_interpreters import FETCHED, Interpreter, find_interpreters, find_version, interpreters
 from support_profiles import Sample, samples_of
 from support_recordings import record_whole, recorder, wait_for
+from support_silent_files import silent_file
 from support_workloads import SOURCES, Program, build
 
 if TYPE_CHECKING:
@@ -238,6 +239,56 @@ def test_a_process_that_lies_about_itself_harms_no_other(mode: str, is_cut: bool
     assert {bool(sample.flags & SampleFlag.PYTHON_CUT) for sample in lying} == {is_cut}
     assert max(len(frame.name) for sample in of_liar for frame in sample.frames) < 10_000
     assert max(len(sample.frames) for sample in of_liar) < 1_000
+
+
+#: Megabytes: what may be kept of one process's code, with what is read at a time and the samples.
+ROOM_MB: Final = 96
+
+
+def test_a_process_with_more_code_than_its_share_takes_no_names_from_others(python_3_11: Path) -> None:
+    before_mb = resident_mb("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
+    with Program(python_3_11, LIES, "long_tables") as liar, Program(python_3_11, SOURCE, "plain") as honest:
+        profile = record_both(liar, honest)
+    assert resident_mb("VmHWM") - before_mb < ROOM_MB
+    assert_names_are_missing_in(liar, profile)
+    assert "Python functions without names in 1 process: more code than one may have kept" in notes(profile)
+
+
+def test_a_process_whose_memory_never_answers_takes_no_names_from_others(python_3_11: Path, tmp_path: Path) -> None:
+    with silent_file(tmp_path) as silent:
+        lies = Program(python_3_11, LIES, "silent_name", silent.path)
+        with lies as liar, Program(python_3_11, SOURCE, "plain") as honest:
+            profile = record_both(liar, honest)
+        assert silent.readers.is_set()
+    assert_names_are_missing_in(liar, profile)
+    (note,) = [note for note in notes(profile) if "Python" in note]
+    assert note == "Python frames or their names are missing in 1 process: code objects took too long to read"
+
+
+def record_both(liar: Program, honest: Program) -> Profile:
+    """Checks that the honest one has all its names."""
+    with recorder(pids=(liar.pid, honest.pid), frequency_hz=HZ) as recording:
+        liar.go()
+        honest.go()
+        wait_for(lambda: recording.wait(0) == "targets-exited", "the end of both")
+    assert liar.truth() == {}
+    found = Counter(chain for sample, chain in spinning(recording.profile) if sample.pid == honest.pid)
+    assert_only(found, [("plain", "in_plain")])
+    return recording.profile
+
+
+def assert_names_are_missing_in(liar: Program, profile: Profile) -> None:
+    missing = Counter(sample.pid for sample in samples_of(profile) if MISSING in sample.names)
+    assert missing[liar.pid] > 50
+    assert missing.total() - missing[liar.pid] < 10  # at the beginning
+
+
+def resident_mb(which: str) -> int:
+    """Of this process, which records: now (`VmRSS`), or at most (`VmHWM`)."""
+    status = Path("/proc/self/status").read_text()
+    (kilobytes,) = re.findall(rf"^{which}:\s+(\d+) kB", status, re.MULTILINE)
+    return int(kilobytes) // 1024
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.7", "3.8"])

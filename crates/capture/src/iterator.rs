@@ -12,12 +12,15 @@ use libbpf_rs::{MapHandle, Object, OpenObject};
 use crate::abi;
 use crate::bpf_objects;
 use crate::bpf_objects::{bpf_error, map_handle};
-use crate::deputy::Deputy;
+use crate::deputy::{Deputy, Patience};
 use crate::error::{Error, Result};
 use crate::unwind;
 
 /// Threads of one process may take so long, 10,000 of them some 100 ms. What is swapped out has to be read.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Patience = Patience {
+    waiting: Duration::from_secs(5),
+    computing: Duration::from_secs(10),
+};
 /// What the kernel hands out at a time (PAGE_SIZE << 3 of kernel/bpf/bpf_iter.c).
 const PIECE_BYTES: usize = 32 << 10;
 /// Of one process: 65,536 of the longest records. What is beyond is not looked at.
@@ -109,7 +112,7 @@ impl ThreadIterator {
         let cannot = |error| Error::system(&format!("{scope} cannot be looked at"), &error);
         let file = self.begin(scope).map_err(cannot)?;
         let records = self.deputy.within(PATIENCE, move || read_all(file));
-        records.transpose().map_err(cannot)
+        records.ok().transpose().map_err(cannot)
     }
 
     fn begin(&self, scope: Scope) -> io::Result<File> {

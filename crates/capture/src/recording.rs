@@ -169,6 +169,7 @@ impl Recording {
         self.sideband.consume(&mut self.pending);
         self.new_programs.consume(&mut self.pending);
         self.pending.sort_by_key(|event| event.time_ns);
+        self.intake.pythons.begin_turn();
         self.intake.pythons.learn(self.rings.found(), &mut self.intake.profile);
         let due = self.pending.partition_point(|event| event.time_ns < began_ns);
         let mut events = self.pending.drain(..due).peekable();
@@ -245,6 +246,7 @@ impl Recording {
 
     fn flush(&mut self) -> Result<()> {
         let intake = &mut self.intake;
+        intake.pythons.begin_turn();
         self.combining.as_mut().map_or(Ok(()), |combining| {
             combining.flush(|sample| {
                 intake.pythons.learn(std::iter::once(sample), &mut intake.profile);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use arrow_array::RecordBatch;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use crate::address::ObjectAddr;
 use crate::intern::{Locations, Objects, Threads};
@@ -86,6 +86,17 @@ impl Profile {
     /// The location at this address of the object. A caller's address is its return address − 1.
     pub fn location(&mut self, object: ObjectId, address: ObjectAddr) -> LocationId {
         self.locations.intern(object, address)
+    }
+
+    /// The addresses of all locations that these objects have; it goes through all locations.
+    pub fn addresses_in(&self, objects: &HashSet<ObjectId>) -> HashMap<ObjectId, Vec<ObjectAddr>> {
+        let mut addresses: HashMap<ObjectId, Vec<ObjectAddr>> = HashMap::new();
+        for (object, address) in self.locations.object.iter().zip(&self.locations.address) {
+            if objects.contains(object) {
+                addresses.entry(*object).or_default().push(*address);
+            }
+        }
+        addresses
     }
 
     /// The stack of these locations, which come root first. Of one that is deeper than the format allows, 65,535

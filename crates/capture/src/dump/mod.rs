@@ -38,6 +38,8 @@ use ticks::Ticks;
 const ROUND: Duration = Duration::from_millis(2);
 /// For so long; then a thread is shown without its stack. Only one that comes and goes within microseconds lasts.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// Code objects are asked for so often, since there is no other time: some 20,000 of one process.
+const MAX_TURNS: usize = 8;
 
 /// Looks once, at all threads of `options.pids`.
 pub fn dump(mut options: Options) -> Result<Finished> {
@@ -126,8 +128,15 @@ impl Dump {
             return self.give_up(scope);
         };
         let found: Vec<Dumped<'_>> = record::parse(&words).collect();
-        let samples = found.iter().map(|dumped| dumped.sample);
-        self.intake.pythons.learn(samples, &mut self.intake.profile);
+        for _ in 0..MAX_TURNS {
+            let Intake { pythons, profile, .. } = &mut self.intake;
+            pythons.begin_turn();
+            pythons.forget_put_off();
+            pythons.learn(found.iter().map(|dumped| dumped.sample), profile);
+            if !pythons.has_put_off() {
+                break;
+            }
+        }
         for Dumped { thread, sample } in found {
             if thread.has_run == 0 {
                 self.store(&thread, &sample, true);
@@ -151,6 +160,7 @@ impl Dump {
     fn take(&mut self, ticks: &mut Ticks) {
         let rings = ticks.look();
         let Self { intake, running, .. } = self;
+        intake.pythons.begin_turn();
         intake.pythons.learn(rings.found(), &mut intake.profile);
         rings.take(|sample| {
             if let Some(Running { thread, .. }) = running.remove(&sample.header.tid) {

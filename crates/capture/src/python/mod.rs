@@ -23,20 +23,25 @@ use stackhound_core::python::{Asyncio, Code, Counted, Interpreter, Refusal, Vers
 use stackhound_core::rows::ObjectId;
 
 use crate::abi;
-use crate::deputy::Deputy;
+use crate::deputy::{Behind, Deputy, Late, Patience};
 use crate::error::Result;
 use crate::files::FileId;
 use crate::mappings::{Mapping, Target};
 use crate::raw_sample::{PythonPart, RawSample};
 use crate::unwind::Unwinder;
 use attach::Attached;
-use codes::{Codes, Reading, Seen};
+use codes::{Codes, Processes, Reading, Seen};
 use merge::Loop;
 pub use merge::{Fit, Frame, Parts, PythonFrame};
 use tasks::Tasks;
 
-/// Reading what is new of one process may take so long; then it is not waited for again.
+/// Memory of one process may keep a read waiting so long; then that is left behind.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// And all processes together may take so long in a turn: the rings are not emptied meanwhile.
+const TURN: Duration = Duration::from_millis(300);
+/// A process whose memory took too long is asked again after this at the earliest, then after twice as long each time.
+const FIRST_ABSENCE: Duration = Duration::from_secs(1);
+const LONGEST_ABSENCE: Duration = Duration::from_secs(64);
 /// An interpreter that is not initialized yet is looked at again after this, then after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -58,7 +63,10 @@ pub struct Pythons {
     /// When an interpreter was found last.
     attached: Option<Instant>,
     deputy: Deputy<Answer>,
+    turn_ends: Instant,
     refusals: BTreeMap<String, u64>,
+    /// Processes whose memory took too long, by what was read first.
+    late: BTreeMap<&'static str, u64>,
     /// Versions of which it is not known who awaits their tasks.
     unlinked: BTreeMap<String, u64>,
     /// What finding interpreters in processes took.
@@ -141,6 +149,26 @@ struct Process {
     /// Code that switches stacks.
     switches: Vec<Range<u64>>,
     state: State,
+    absence: Option<Absence>,
+}
+
+/// Nothing is read of a process whose memory took too long: until that read is over, and some time.
+struct Absence {
+    behind: Behind,
+    pause: Duration,
+    until: Instant,
+}
+
+impl Absence {
+    fn after(last: Option<&Self>, behind: Behind) -> Self {
+        let pause = last.map_or(FIRST_ABSENCE, |last| (last.pause * 2).min(LONGEST_ABSENCE));
+        let until = Instant::now() + pause;
+        Self { behind, pause, until }
+    }
+
+    fn is_over(&self) -> bool {
+        self.behind.is_back() && Instant::now() >= self.until
+    }
 }
 
 /// An interpreter's file, where a process has it.
@@ -161,17 +189,18 @@ impl Process {
     /// The interpreter that it runs, if that can be read.
     fn attached(&self) -> Option<&Arc<Attached>> {
         match &self.state {
-            State::Attached(attached, _) | State::Silent(attached) => Some(attached),
+            State::Attached(attached, _) => Some(attached),
             State::Waiting(_) | State::Refused => None,
         }
     }
 
-    /// The interpreter, if it is not given up.
+    fn is_away(&self) -> bool {
+        self.absence.as_ref().is_some_and(|absence| !absence.is_over())
+    }
+
+    /// The interpreter, if that can be asked now.
     fn answering(&self) -> Option<&Arc<Attached>> {
-        match &self.state {
-            State::Attached(attached, _) => Some(attached),
-            _ => None,
-        }
+        self.attached().filter(|_| !self.is_away())
     }
 
     /// When it is to be looked at again.
@@ -179,7 +208,7 @@ impl Process {
         match &self.state {
             State::Waiting(next) => Some(*next),
             State::Attached(_, next) => *next,
-            State::Silent(_) | State::Refused => None,
+            State::Refused => None,
         }
     }
 
@@ -218,8 +247,6 @@ enum State {
     Waiting(Next),
     /// It can be read. It is looked at again where asyncio is about to be imported.
     Attached(Arc<Attached>, Option<Next>),
-    /// It took too long to answer: no more is read of it.
-    Silent(Arc<Attached>),
     /// It cannot be read.
     Refused,
 }
@@ -239,7 +266,9 @@ impl Pythons {
             has_news: false,
             attached: None,
             deputy: Deputy::new()?,
+            turn_ends: Instant::now(),
             refusals: BTreeMap::new(),
+            late: BTreeMap::new(),
             unlinked: BTreeMap::new(),
             cost: Cost::default(),
         })
@@ -272,7 +301,6 @@ impl Pythons {
             State::Attached(attached, _) => {
                 candidates.iter().any(|one| one.is(&attached.candidate)) && known.asyncio == asyncio
             }
-            State::Silent(attached) => candidates.iter().any(|one| one.is(&attached.candidate)),
             _ => known.candidates.len() == candidates.len(),
         };
         if candidates.is_empty() || self.processes.get(&pid).is_some_and(is_known) {
@@ -283,6 +311,7 @@ impl Pythons {
             asyncio,
             switches,
             state: State::Waiting(Next::first()),
+            absence: self.processes.remove(&pid).and_then(|known| known.absence),
         };
         self.processes.insert(pid, process);
         let program = mappings.iter().find_map(|mapping| match mapping.target {
@@ -348,6 +377,7 @@ impl Pythons {
 
     /// Looks at the interpreters that are due, and tells the walker of those that can be read.
     pub fn attach(&mut self, unwinder: &mut Unwinder) {
+        self.begin_turn();
         let now = Instant::now();
         let is_due = |process: &Process| process.next().is_some_and(|next| next.due <= now);
         let due = self.processes.iter().filter(|(_, process)| is_due(process));
@@ -358,11 +388,11 @@ impl Pythons {
 
     fn attach_one(&mut self, pid: u32, unwinder: &mut Unwinder) {
         let now = Instant::now();
-        let process = self.processes.get_mut(&pid).expect("one of those that are due");
+        let process = self.processes.get(&pid).expect("one of those that are due");
         let next = process.next().unwrap_or_else(Next::first).after(now);
         let (candidates, asyncio) = (process.candidates.clone(), process.asyncio);
         let work = move || Answer::Attached(Attached::new(pid, &candidates, asyncio).map(Arc::new));
-        process.state = match self.deputy.within(PATIENCE, work) {
+        let state = match self.ask(pid, "an interpreter", work) {
             Some(Answer::Attached(Ok(attached))) => {
                 unwinder.set_python(pid, &attached.walk);
                 self.cost.processes += 1;
@@ -375,23 +405,49 @@ impl Pythons {
                 self.attached = Some(now);
                 State::Attached(attached, next)
             }
-            Some(Answer::Attached(Err(Refusal::NotYet | Refusal::Unreadable(_)))) => match process.answering() {
+            Some(Answer::Attached(Err(refusal))) if !refusal.may_pass() => {
+                *self.refusals.entry(refusal.to_string()).or_default() += 1;
+                State::Refused
+            }
+            _ => match self.processes[&pid].attached() {
                 Some(attached) => State::Attached(Arc::clone(attached), Some(next)),
                 None => State::Waiting(next),
             },
-            answer => {
-                let why = match answer {
-                    Some(Answer::Attached(Err(refusal))) => refusal.to_string(),
-                    _ => "an interpreter cannot be read in time".into(),
-                };
-                *self.refusals.entry(why).or_default() += 1;
-                State::Refused
-            }
         };
+        self.processes.get_mut(&pid).expect("as before").state = state;
+    }
+
+    /// From now on so much time may be taken as in one turn.
+    pub fn begin_turn(&mut self) {
+        self.turn_ends = Instant::now() + TURN;
+    }
+
+    /// What the deputy comes back with from a process; None when that took too long, now or a moment ago, or there is no
+    /// time left in this turn.
+    fn ask(&mut self, pid: u32, what: &'static str, work: impl FnOnce() -> Answer + Send + 'static) -> Option<Answer> {
+        let computing = self.turn_ends.saturating_duration_since(Instant::now());
+        if self.processes.get(&pid)?.is_away() || computing < PATIENCE {
+            return None;
+        }
+        let patience = Patience {
+            waiting: PATIENCE,
+            computing,
+        };
+        let late = match self.deputy.within(patience, work) {
+            Ok(answer) => return Some(answer),
+            Err(late) => late,
+        };
+        if let (Late::Behind(behind), Some(process)) = (late, self.processes.get_mut(&pid)) {
+            let absence = Absence::after(process.absence.as_ref(), behind);
+            if process.absence.replace(absence).is_none() {
+                *self.late.entry(what).or_default() += 1;
+            }
+        }
+        None
     }
 
     /// Reads the code objects that these samples are the first to show, and makes sure of the others. It is called
-    /// before the samples are stored, and soon after they were taken.
+    /// before the samples are stored, and soon after they were taken, in what is left of the turn.
     pub fn learn<'s>(&mut self, samples: impl Iterator<Item = RawSample<'s>>, profile: &mut Profile) {
         let mut seen: HashMap<u32, HashSet<Seen>> = HashMap::new();
         let mut tasks: HashMap<u32, HashSet<u64>> = HashMap::new();
@@ -421,42 +477,39 @@ impl Pythons {
             let Some(attached) = self.processes.get(&pid).and_then(Process::answering) else {
                 continue;
             };
-            let (attached, silent) = (Arc::clone(attached), Arc::clone(attached));
+            let attached = Arc::clone(attached);
             let work = move || Answer::Tasks(tasks::read(pid, &attached, &asked));
-            match self.deputy.within(PATIENCE, work) {
-                Some(Answer::Tasks(readings)) => self.tasks.add(pid, readings),
-                _ => self.leave_alone(pid, silent, "tasks"),
+            if let Some(Answer::Tasks(readings)) = self.ask(pid, "tasks", work) {
+                self.tasks.add(pid, readings);
             }
         }
-    }
-
-    /// Reads no more of a process that took too long to answer.
-    fn leave_alone(&mut self, pid: u32, attached: Arc<Attached>, what: &str) {
-        self.refuse(format!("{what} cannot be read in time"));
-        let process = self.processes.get_mut(&pid).expect("one of those that are read");
-        process.state = State::Silent(attached);
     }
 
     fn learn_of(&mut self, pid: u32, seen: &HashSet<Seen>, profile: &mut Profile) {
         let Some(attached) = self.processes.get(&pid).and_then(Process::answering) else {
             return;
         };
-        let asked = self.codes.to_ask(pid, seen);
+        let asked = self.codes.questions(pid, seen);
         if asked.is_empty() {
             return;
         }
-        let (attached, silent) = (Arc::clone(attached), Arc::clone(attached));
-        match self
-            .deputy
-            .within(PATIENCE, move || Answer::Read(codes::read(pid, &attached, &asked)))
-        {
+        let attached = Arc::clone(attached);
+        let work = move || Answer::Read(codes::read(pid, &attached, &asked));
+        match self.ask(pid, "code objects", work) {
             Some(Answer::Read(readings)) => self.has_news |= self.codes.add(pid, readings, profile),
-            _ => self.leave_alone(pid, silent, "code objects"),
+            _ if self.processes.get(&pid).is_some_and(Process::is_away) => {} // and is counted as such
+            _ => self.codes.hurrying.note(pid),                               // others took all the time
         }
     }
 
-    fn refuse(&mut self, why: String) {
-        *self.refusals.entry(why).or_default() += 1;
+    /// Forgets that code objects were put off: whoever has the same samples still may [`Pythons::learn`] them again.
+    pub fn forget_put_off(&mut self) {
+        self.codes.hurrying = Processes::default();
+    }
+
+    /// Whether there was not the time, or the room, to read all code objects.
+    pub fn has_put_off(&self) -> bool {
+        self.codes.hurrying.count > 0
     }
 
     /// Whether an interpreter was found a moment ago: its program may end soon, and nothing of its code is known yet.
@@ -536,7 +589,22 @@ impl Pythons {
             let samples = counted(self.tasks.missed, "sample", "samples");
             format!("not shown who awaited the task of {samples}: it went on before that was read")
         });
-        refusals.chain(unlinked).chain(missed)
+        let late = self.late.iter().map(|(what, count)| {
+            let processes = counted(*count, "process", "processes");
+            format!("Python frames or their names are missing in {processes}: {what} took too long to read")
+        });
+        let short = |processes: &Processes, why| {
+            let said = counted(processes.count, "process", "processes");
+            (processes.count > 0).then(|| format!("Python functions without names in {said}: {why}"))
+        };
+        let crowding = short(&self.codes.crowding, "more code than one may have kept");
+        let hurrying = short(&self.codes.hurrying, "more new code at once than is read in a turn");
+        refusals
+            .chain(unlinked)
+            .chain(missed)
+            .chain(late)
+            .chain(crowding)
+            .chain(hurrying)
     }
 }
 

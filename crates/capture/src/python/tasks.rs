@@ -4,6 +4,8 @@
 //! …, Handle._run, [Task-1 (main), main, TaskGroup.__aexit__, Task-2 (worker)], worker, …   root first; [virtual]
 //! ```
 
+use std::time::{Duration, Instant};
+
 use hashbrown::{HashMap, HashSet};
 use stackhound_core::address::{ObjectAddr, ProcessAddr};
 use stackhound_core::profile::Profile;
@@ -19,6 +21,8 @@ use crate::abi;
 
 /// Tasks of a process that are asked for in a turn.
 const MAX_ASKED: usize = 512;
+/// And the time that it may take; those beyond it count as missed.
+const MAX_READING: Duration = Duration::from_millis(50);
 /// Names of tasks in a profile: a server makes a task a request, each with a number of its own.
 const MAX_NAMES: usize = 10_000;
 /// What a task is called then.
@@ -58,7 +62,12 @@ pub fn read(pid: u32, attached: &Attached, asked: &HashSet<u64>) -> Vec<Reading>
         task: *task,
         chain: tasks.as_ref().and_then(|tasks| chain_of(tasks, tag_of, *task)),
     };
-    asked.iter().take(MAX_ASKED).map(answer).collect()
+    let begun = Instant::now();
+    let asked = asked.iter().take(MAX_ASKED);
+    asked
+        .take_while(|_| begun.elapsed() < MAX_READING)
+        .map(answer)
+        .collect()
 }
 
 /// Who awaits a task, unless another one has come to its place since the sample.

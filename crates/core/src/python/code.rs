@@ -1,5 +1,6 @@
 //! Code objects: what a function, a class body or a module was compiled to.
 
+use hashbrown::HashMap;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::bytecode::Bytecode;
@@ -31,7 +32,16 @@ pub struct Code {
     /// What tells it in a sample from another one that had its address: [`tag`] of the pointers to its names; 0 where
     /// they do not follow each other.
     pub tag: u16,
-    lines: Lines,
+    lines: Kept,
+}
+
+/// What is kept of where its instructions are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kept {
+    /// All.
+    Table(Lines),
+    /// Of the instructions that will be asked for.
+    Positions(HashMap<i64, Position>),
 }
 
 /// Tells an object from another one that later has its address.
@@ -115,7 +125,7 @@ impl<'m> Codes<'m> {
             first_line: u32::try_from(lines.first_line).unwrap_or(0),
             fingerprint,
             tag: head.tag,
-            lines,
+            lines: Kept::Table(lines),
         })
     }
 
@@ -182,13 +192,37 @@ fn hash(name: &str, file: &str, lines: &Lines) -> u64 {
 impl Code {
     /// Where an instruction is in the source: as a frame says it, or, from 3.11 on, its distance from the code object.
     pub fn position(&self, instruction: i64) -> Position {
-        self.lines.position(instruction)
+        match &self.lines {
+            Kept::Table(lines) => lines.position(instruction),
+            Kept::Positions(known) => known.get(&instruction).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Whether it knows where each of its instructions is.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.lines, Kept::Table(_))
+    }
+
+    /// The same without its line table, for when no other instructions than these will be asked for.
+    pub fn settled(&self, instructions: impl Iterator<Item = i64>) -> Self {
+        let known = instructions.map(|instruction| (instruction, self.position(instruction)));
+        Self {
+            name: self.name.clone(),
+            qualified_name: self.qualified_name.clone(),
+            file: self.file.clone(),
+            lines: Kept::Positions(known.collect()),
+            ..*self
+        }
     }
 
     /// Memory that it takes.
     pub fn bytes(&self) -> usize {
         let qualified = self.qualified_name.as_ref().map_or(0, String::len);
-        size_of::<Self>() + self.name.len() + qualified + self.file.len() + self.lines.table.len()
+        let lines = match &self.lines {
+            Kept::Table(lines) => lines.table.len(),
+            Kept::Positions(known) => known.allocation_size(),
+        };
+        size_of::<Self>() + self.name.len() + qualified + self.file.len() + lines
     }
 
     /// The name to show: `module.function`, both qualified as far as can be known from outside.
@@ -241,6 +275,18 @@ mod tests {
         assert_ne!(moved.fingerprint, code.fingerprint);
         memory.write(further(CODE, 72_u32), 41);
         assert_ne!(python.codes(&memory).read(CODE).unwrap().hash, code.hash);
+    }
+
+    /// Without its line table it knows the places that were asked for, and takes less memory.
+    #[test]
+    fn settled_code_keeps_the_places_that_were_asked_for() {
+        let memory = fake_3_11();
+        let code = python_3_11(&memory).codes(&memory).read(CODE).unwrap();
+        let settled = code.settled([184].into_iter());
+        assert_eq!(settled.position(184), code.position(184));
+        assert_eq!(settled.position(182), Position::default());
+        assert_eq!((settled.shown_name(), settled.hash), (code.shown_name(), code.hash));
+        assert!(code.is_whole() && !settled.is_whole());
     }
 
     /// What Python escapes is escaped, and endless names end.
