@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import sysconfig
 from collections import Counter
@@ -19,9 +20,9 @@ from stackhound.profile.facts import notes
 from stackhound.profile.schema import SampleFlag
 from support_interpreters import FETCHED, Interpreter, find_interpreters, find_version, interpreters
 from support_profiles import Sample, samples_of
-from support_recordings import record_whole, recorder, wait_for
+from support_recordings import record_some, record_whole, recorder, wait_for
 from support_silent_files import silent_file
-from support_workloads import SOURCES, Program, build
+from support_workloads import FREESTANDING, SOURCES, Program, build, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -303,6 +304,15 @@ def test_a_python_that_is_too_old_is_named_and_keeps_its_native_stacks(version: 
     ends = count_ends(profile.samples_of(profile.events[0]))
     assert ends[COMPLETE] >= (1 - RARE) * sum(ends.values())
     assert len([sample for sample in samples if "builtin_sum" in sample.names]) > 50
+
+
+def test_a_python_whose_evaluation_loop_has_no_name_is_named(tmp_path: Path) -> None:
+    whole, stripped = build("nameless_interpreter.c", *FREESTANDING), tmp_path / "stripped"
+    subprocess.run([require("strip"), whole, "-o", stripped], check=True)
+    with Program("sh", "-c", f"echo ready; read go; exec {stripped}") as program:
+        profile = record_some(200, program, frequency_hz=HZ)
+    why = "CPython 3.13.7 does not say where its evaluation loop is: its file has no symbol of it"
+    assert [note for note in notes(profile) if "Python" in note] == [f"no Python frames in 1 process: {why}"]
 
 
 def test_what_a_lie_does_not_touch_is_right(python_3_11: Path) -> None:
