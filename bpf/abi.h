@@ -536,7 +536,7 @@ struct python {
 	u8 shim_owner;
 	u16 names;           /* of a code object: so many words from here on point to its file, names and lines */
 	u8 names_words;      /* 0: it is not known where; at most 4 */
-	u8 object_bytes;     /* what every object begins with */
+	u8 object_bytes;     /* what every object begins with; in a text its length and its hash come behind */
 	u16 running_task;    /* in the thread state; 0: it is not there, or not asked for */
 	u16 task_coroutine;  /* in a task; its name comes behind */
 	u16 coroutine_frame; /* in a coroutine */

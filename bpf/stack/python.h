@@ -244,7 +244,7 @@ static __always_inline void record_shim(const struct python_frames *frames)
 static __always_inline u16 read_tag(const struct python_frames *frames, u64 code)
 {
 	const struct python *python = frames->python;
-	u64 words[4] = {};
+	u64 words[4] = {}, name_hash = 0;
 	u64 hash = 0;
 
 	if (!python->names_words || !read_stack(frames->task, words, sizeof(words), code + python->names))
@@ -252,7 +252,8 @@ static __always_inline u16 read_tag(const struct python_frames *frames, u64 code
 	for (u32 i = 0; i < 4; i++)
 		if (i < python->names_words)
 			hash = (hash ^ words[i]) * TAG_FACTOR;
-	return hash >> PYTHON_TAG_SHIFT;
+	read_word(frames->task, words[1] + python->object_bytes + sizeof(u64), &name_hash);
+	return (hash ^ name_hash) * TAG_FACTOR >> PYTHON_TAG_SHIFT;
 }
 
 /*

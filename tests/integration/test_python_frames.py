@@ -153,7 +153,7 @@ def test_pictures_leave_the_interpreter_out(recording: tuple[Profile, dict[str, 
     assert shown.total_value[0] == whole.total_value[0]
 
 
-def test_functions_that_live_for_a_millisecond_hardly_ever_have_each_others_names(interpreter: Interpreter) -> None:
+def test_a_function_hardly_ever_has_the_name_of_one_whose_place_it_took(interpreter: Interpreter) -> None:
     with Program(interpreter.path, SOURCES / "python_renewed.py", "3") as program:
         samples = samples_of(record_whole(program, frequency_hz=2999))
     named = re.compile(r"(?:\w+\.)?(f\d+)")
@@ -164,5 +164,5 @@ def test_functions_that_live_for_a_millisecond_hardly_ever_have_each_others_name
     ]
     assert len({comm for comm, _ in told}) > 500, "functions that were sampled"
     wrong = [(comm, names) for comm, names in told if names - {comm}]
-    assert len(wrong) < 0.01 * len(told), wrong[:3]
+    assert len(wrong) < 0.001 * len(told), wrong[:3]  # 16 bits tell them apart, and one of 65,536 has the same
     assert sum(comm in names for comm, names in told) > 0.2 * len(told)

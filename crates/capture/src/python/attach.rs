@@ -115,7 +115,7 @@ fn describe(layout: &Layout, slot: Slot, gil: Option<Gil>, task: Option<RunningT
         shim_owner,
         names: names.map_or(0, |names| names.offset),
         names_words: names.map_or(0, |names| names.words as u8), // 4 at most
-        object_bytes: task.map_or(0, |task| task.object_bytes as u8), // so few that they were believed
+        object_bytes: layout.object_bytes().unwrap_or(0),
         running_task,
         task_coroutine: task.map_or(0, |task| task.coroutine),
         coroutine_frame,

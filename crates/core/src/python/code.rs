@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::bytecode::Bytecode;
 use super::layout::{Layout, Names};
 use super::lines::{Lines, Position};
-use super::memory::{Memory, Unreadable};
+use super::memory::{Memory, Unreadable, further, read_u64};
 use super::module::module_of;
 use super::object::{read_bytes, read_text, u32_in, u64_in};
 use crate::address::ProcessAddr;
@@ -75,7 +75,8 @@ struct Head {
     file: ProcessAddr,
     lines: ProcessAddr,
     first_line: i32,
-    tag: u16,
+    /// What points to its file, its names and its lines, in the order of the object; empty where they are no row.
+    row: Vec<u64>,
 }
 
 impl Head {
@@ -99,7 +100,7 @@ impl<'m> Codes<'m> {
 
     /// What tells the object at an address from another one, as in samples.
     pub fn tag(&self, at: ProcessAddr) -> Result<u16, NotCode> {
-        Ok(self.head(at)?.tag)
+        Ok(self.tag_of(&self.head(at)?))
     }
 
     /// The object at an address.
@@ -124,7 +125,7 @@ impl<'m> Codes<'m> {
             file,
             first_line: u32::try_from(lines.first_line).unwrap_or(0),
             fingerprint,
-            tag: head.tag,
+            tag: self.tag_of(&head),
             lines: Kept::Table(lines),
         })
     }
@@ -142,6 +143,7 @@ impl<'m> Codes<'m> {
             Some(layout.file),
             Some(layout.lines),
         ];
+        let names = self.layout.names();
         let bytes = last.into_iter().flatten().max().unwrap_or(0) + 8;
         let mut bytes = vec![0; bytes.max(layout.first_line + 4).max(layout.kind + 8).into()];
         self.memory.read(at, &mut bytes)?;
@@ -155,8 +157,15 @@ impl<'m> Codes<'m> {
             file: pointer(layout.file)?,
             lines: pointer(layout.lines)?,
             first_line: u32_in(&bytes, layout.first_line).ok_or(NotCode::Other)? as i32,
-            tag: self.layout.names().map_or(0, |names| tag_in(&bytes, names)),
+            row: names.map_or(Vec::new(), |names| words_in(&bytes, names)),
         })
+    }
+
+    /// Pointers alone do not do: the next object often has its parts where the last one had them.
+    fn tag_of(&self, head: &Head) -> u16 {
+        let Some(names) = self.layout.names() else { return 0 };
+        let hash = read_u64(self.memory, further(head.name, names.hash));
+        tag(head.row.iter().copied().chain([hash.unwrap_or(0)]))
     }
 
     fn text(&self, at: ProcessAddr) -> Result<String, NotCode> {
@@ -164,13 +173,15 @@ impl<'m> Codes<'m> {
     }
 }
 
-/// As `code_tag` of `bpf/stack/python.h` has it.
+/// As `read_tag` of `bpf/stack/python.h` has it.
 pub fn tag(words: impl Iterator<Item = u64>) -> u16 {
     (words.fold(0, |hash: u64, word| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 48) as u16
 }
 
-fn tag_in(object: &[u8], names: Names) -> u16 {
-    tag((0..names.words).map_while(|word| u64_in(object, names.offset + 8 * word)))
+fn words_in(object: &[u8], names: Names) -> Vec<u64> {
+    (0..names.words)
+        .map_while(|word| u64_in(object, names.offset + 8 * word))
+        .collect()
 }
 
 /// XXH3 of name ‖ 0 ‖ file ‖ 0 ‖ first line (4 bytes, little-endian) ‖ line table.
@@ -275,6 +286,22 @@ mod tests {
         assert_ne!(moved.fingerprint, code.fingerprint);
         memory.write(further(CODE, 72_u32), 41);
         assert_ne!(python.codes(&memory).read(CODE).unwrap().hash, code.hash);
+    }
+
+    /// As where code is compiled again and again: all of the next object lies where the last one did.
+    #[test]
+    fn tags_tell_objects_apart_whose_names_have_the_same_places() {
+        let mut memory = fake_3_11();
+        let python = python_3_11(&memory);
+        let first = python.codes(&memory).read(CODE).unwrap();
+        assert_eq!(python.codes(&memory).tag(CODE), Ok(first.tag));
+        memory.write(
+            further(python.codes(&memory).head(CODE).unwrap().name, 24_u32),
+            0x1234_5678,
+        );
+        let next = python.codes(&memory).read(CODE).unwrap();
+        assert_eq!(next.fingerprint, first.fingerprint);
+        assert_ne!(next.tag, first.tag);
     }
 
     /// Without its line table it knows the places that were asked for, and takes less memory.

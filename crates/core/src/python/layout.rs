@@ -264,6 +264,8 @@ pub struct Names {
     pub offset: u16,
     /// How many there are, one behind the other.
     pub words: u16,
+    /// In a name: a number that Python has computed of its letters.
+    pub hash: u16,
 }
 
 /// Why an interpreter cannot be read.
@@ -342,10 +344,18 @@ impl Layout {
         places.extend(code.qualified_name);
         places.sort_unstable();
         let is_row = places.windows(2).all(|pair| pair[1] == pair[0] + 8);
-        is_row.then_some(Names {
+        let is_second = places[1] == code.name; // as in all versions so far
+        let hash = u16::from(self.object_bytes()?) + 8;
+        (is_row && is_second).then_some(Names {
             offset: places[0],
             words: places.len() as u16,
+            hash,
         })
+    }
+
+    /// What every object begins with: of a text its length comes next. None where a process says what cannot be.
+    pub fn object_bytes(&self) -> Option<u8> {
+        u8::try_from(self.text.length).ok()
     }
 
     /// The layout of an interpreter, whose `_PyRuntime` is at `runtime` in a process: as that says, or as is known of

@@ -129,8 +129,6 @@ pub struct RunningTask {
     pub kept: Kept,
     /// Of a task: its coroutine, and behind that its name.
     pub coroutine: u16,
-    /// What every object begins with, in bytes.
-    pub object_bytes: u16,
 }
 
 /// Where the task that a thread runs is kept.
@@ -227,12 +225,7 @@ impl Python {
             }
             _ => return Ok(None),
         };
-        let object_bytes = awaits.object_bytes;
-        Ok(kept.map(|kept| RunningTask {
-            kept,
-            coroutine,
-            object_bytes,
-        }))
+        Ok(kept.map(|kept| RunningTask { kept, coroutine }))
     }
 
     /// `modules`: where the pointer to them is.
