@@ -291,7 +291,7 @@ def judge(report: Report, found: dict[str, Truth]) -> None:
 
 
 def control(report: Report, exchanged: Truth, dropped: Truth) -> None:
-    seen = exchanged.worst_error_points > 10 and exchanged.whole_percent < 90 and exchanged.lines_percent < 95
+    seen = exchanged.worst_error_points > 5 and exchanged.whole_percent < 90 and exchanged.lines_percent < 95
     got = f"{exchanged.worst_error_points:.0f} points, {exchanged.whole_percent:.0f}%, {exchanged.lines_percent:.0f}%"
     report.control("exchanged names are found out", got, seen)
     got = f"{dropped.whole_percent:.2f}%"

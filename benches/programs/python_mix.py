@@ -1,7 +1,7 @@
 """Five ways to spend CPU time in Python, 10 to 40% of it each, for so many seconds; prints what each really took.
 
-One of them has two lines that take 30 and 70% of its time, and says what each took. When it all began and ended is in
-CLOCK_BOOTTIME.
+One of them has two lines that take 30 and 70% of its time, each time of random length, so that it does not beat in time
+with a sampler; it says what each took. When all of it began and ended is in CLOCK_BOOTTIME.
 
 Each line that says `# at NAME` is where that function may be when it is on a stack: at its head when it has just been
 called. For CPython 3.9 and later.
@@ -10,6 +10,7 @@ called. For CPython 3.9 and later.
 from __future__ import annotations
 
 import json
+import random
 import sys
 import time
 
@@ -52,10 +53,11 @@ def generator(count):  # at generator
 
 def summing(until_s):  # at summing
     while time.thread_time() < until_s:  # at summing
+        few, many = range(random.randrange(6_000)), range(random.randrange(14_000))  # at summing
         begin_s = time.thread_time()  # at summing
-        sum(range(3_000))  # at summing, few
+        sum(few)  # at summing, few
         middle_s = time.thread_time()  # at summing
-        sum(range(7_000))  # at summing, many
+        sum(many)  # at summing, many
         lines_s["few"] += middle_s - begin_s  # at summing
         lines_s["many"] += time.thread_time() - middle_s  # at summing
 
