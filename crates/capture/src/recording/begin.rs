@@ -105,15 +105,12 @@ fn load_possible(options: &mut Options, online: &[u32], notes: &mut Vec<String>)
         Err(error) if error.kind == ErrorKind::Kernel => error,
         tried => return tried,
     };
-    for fewer in possible::fewer(options) {
-        let mut said = possible::notes_of_missing(options, &fewer, &error);
-        if let Ok(loaded) = load(&fewer, online, &mut said) {
-            notes.extend(said);
-            *options = fewer;
-            return Ok(loaded);
-        }
+    let left_out = possible::leave_out_failing(options, |one| load(one, online, &mut Vec::new()).map(drop));
+    if left_out.is_empty() {
+        return Err(error);
     }
-    Err(error)
+    notes.extend(left_out);
+    load(options, online, notes)
 }
 
 fn load(options: &Options, online: &[u32], notes: &mut Vec<String>) -> Result<Loaded> {

@@ -24,34 +24,27 @@ pub fn leave_out_missing(options: &mut Options, cpu: u32) -> Result<Vec<String>>
     Ok(notes)
 }
 
-/// What is left to try where the programs cannot be loaded: without each event that has programs of its own, then without
-/// all of these.
-pub fn fewer(options: &Options) -> Vec<Options> {
-    let hooked = || [Options::off_cpu_event, Options::block_io_event, Options::heap_event].into_iter();
-    let mut tries: Vec<Options> = hooked()
-        .filter_map(|find| find(options))
-        .map(|event| {
-            let mut one = options.clone();
-            leave_out(&mut one, event);
-            one
-        })
+/// Where the programs cannot be loaded: leaves out the events whose own programs cannot be, each alone, and returns a note
+/// for each. Empty where that is not why, or nothing would be left.
+pub fn leave_out_failing(options: &mut Options, load: impl Fn(&Options) -> Result<()>) -> Vec<String> {
+    let hooked = |event: &EventSpec| !event.is_perf_event();
+    let fails = |event: &EventSpec| {
+        let mut alone = options.clone();
+        alone.events = vec![event.clone()];
+        alone.wakers &= alone.off_cpu_event().is_some();
+        load(&alone).err()
+    };
+    let failing = options.events.iter().enumerate().filter(|(_, event)| hooked(event));
+    let failing: Vec<_> = failing
+        .filter_map(|(at, event)| Some((at, note(event, &fails(event)?))))
         .collect();
-    let mut none = options.clone();
-    for find in hooked() {
-        if let Some(event) = find(&none) {
-            leave_out(&mut none, event);
-        }
+    if failing.len() == options.events.len() {
+        return Vec::new();
     }
-    tries.push(none);
-    tries.retain(|fewer| !fewer.events.is_empty() && fewer.events.len() < options.events.len());
-    tries
-}
-
-/// What is to be said of the events that are not among fewer ones.
-pub fn notes_of_missing(options: &Options, fewer: &Options, error: &Error) -> Vec<String> {
-    let is_left_out = |event: &&EventSpec| fewer.events.iter().all(|other| other.name != event.name);
-    let left_out = options.events.iter().filter(is_left_out);
-    left_out.map(|event| note(event, error)).collect()
+    for (event, _) in failing.iter().rev() {
+        leave_out(options, *event);
+    }
+    failing.into_iter().map(|(_, note)| note).collect()
 }
 
 /// An error of one event is a note where there are others.
