@@ -6,14 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
-from fixtures.front_end import open_in_front_end
+from fixtures.front_end import open_in_front_end, serving
 from fixtures.profiles import Frame, build_profile
 from stackhound import _native
 from stackhound.profile.columns import with_columns
@@ -74,18 +73,6 @@ def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@contextmanager
-def serving(server):
-    with server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     return Program(tmp_path_factory.mktemp("shown"))
@@ -103,12 +90,6 @@ def front_end(server):
         yield front_end
 
 
-def annotate(front_end, base, name):
-    functions = front_end.ask("thread", "functions")["functions"]
-    handle = next(function["functionHandle"] for function in functions if function["name"] == name)
-    return front_end.ask("function", "annotate", handle, "--mode", "all", "--context", "file", "--symbol-server", base)
-
-
 def ask(server, path, **request):
     """What the front-end would ask, about the program."""
     with urlopen(server.profile_url, timeout=60) as answer:
@@ -119,7 +100,7 @@ def ask(server, path, **request):
 
 
 def test_the_front_end_shows_the_source_with_the_samples_beside_it(front_end, server):
-    shown = annotate(front_end, server.base, "add")["srcAnnotation"]
+    shown = front_end.annotate(server, "add")["srcAnnotation"]
     assert [line["sourceText"] for line in shown["lines"]][: len(LINES)] == LINES
     assert [line["lineNumber"] for line in shown["lines"] if line["selfSamples"]] == [ADD_LINE]
     assert [line["lineNumber"] for line in shown["lines"] if line["totalSamples"]] == [
@@ -130,7 +111,7 @@ def test_the_front_end_shows_the_source_with_the_samples_beside_it(front_end, se
 
 
 def test_the_front_end_shows_the_assembly_as_binutils_do(front_end, server, program):
-    (shown,) = annotate(front_end, server.base, "main")["asmAnnotations"]
+    (shown,) = front_end.annotate(server, "main")["asmAnnotations"]
     start, size = program.symbols["main"]
     assert (shown["symbolAddress"], shown["functionSize"], shown["fetchError"]) == (start, size, None)
     disassembled = output("objdump", "-d", "--no-show-raw-insn", "--disassemble=main", program.path).splitlines()
@@ -264,6 +245,6 @@ def test_the_source_of_scripts_is_shown_by_the_front_end(tmp_path, kind, name, t
     handler = Frame("handler", kind=kind, path=object_path, file=str(path), line=2)
     profile = build_profile([("app", 7, 7, 0, 20_000_000, [handler], 10_000_000, 1)])
     with serving(make_server(profile)) as server, open_in_front_end(server.profile_url) as front_end:
-        shown = annotate(front_end, server.base, "handler")["srcAnnotation"]
+        shown = front_end.annotate(server, "handler")["srcAnnotation"]
         assert [line["sourceText"] for line in shown["lines"]][:2] == text.splitlines()[:2]
         assert [line["lineNumber"] for line in shown["lines"] if line["selfSamples"]] == [2]

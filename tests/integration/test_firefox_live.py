@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from fixtures.front_end import open_in_front_end
+from fixtures.front_end import open_in_front_end, serving
+from stackhound.server.firefox import make_server
 from support_recordings import record_some
-from support_servers import annotate, serving
 from support_workloads import FOR_EVER, Program, build, line_of
 
 pytestmark = pytest.mark.ebpf
@@ -19,8 +19,8 @@ SAMPLES = 300
 def test_a_recording_is_shown_down_to_its_lines_and_instructions():
     with Program(build("busy.c"), FOR_EVER) as program:
         profile = record_some(SAMPLES, program, frequency_hz=999)
-    with serving(profile) as server, open_in_front_end(server.profile_url) as front_end:
-        shown = annotate(front_end, server, "stir")
+    with serving(make_server(profile)) as server, open_in_front_end(server.profile_url) as front_end:
+        shown = front_end.annotate(server, "stir")
         lines = {line["lineNumber"]: line for line in shown["srcAnnotation"]["lines"]}
         hottest = max(lines, key=lambda number: lines[number]["selfSamples"])
         assert abs(hottest - line_of("busy.c", "stir")) <= 1  # the loop, or what is in it

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pytest
 
-from fixtures.front_end import open_in_front_end
+from fixtures.front_end import open_in_front_end, serving
 from stackhound import load
 from stackhound.profile.totals import exact_totals
+from stackhound.server.firefox import make_server
 from support_devices import loop_device
 from support_kernels import needs
 from support_profiles import assert_accounted_for, samples_of, where
 from support_recordings import run_stackhound
-from support_servers import annotate, serving
 from support_workloads import build, line_of, require
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def thread_of(front_end: FrontEnd, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def server(unpacking: Unpacking) -> Iterator[LocalServer]:
-    with serving(unpacking.profile) as server:
+    with serving(make_server(unpacking.profile)) as server:
         yield server
 
 
@@ -214,7 +214,7 @@ def test_the_front_end_shows_the_compressor_down_to_its_lines_and_instructions(
     server: LocalServer, front_end: FrontEnd
 ) -> None:
     thread_of(front_end, "squeeze")
-    shown = annotate(front_end, server, "check")
+    shown = front_end.annotate(server, "check")
     lines = {line["lineNumber"]: line for line in shown["srcAnnotation"]["lines"]}
     assert "stir(sum + block[i])" in lines[line_of("squeeze.c", "check")]["sourceText"]
     assert lines[line_of("squeeze.c", "check")]["totalSamples"] > 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import threading
 from contextlib import contextmanager
 
 import pytest
 
+from fixtures.front_end import serving
 from stackhound.errors import OutputError, UsageError
 from stackhound.server import local
 from stackhound.server.firefox import read_origin
@@ -27,14 +27,8 @@ def refuse(_):
 @contextmanager
 def running(**options):
     answers = {"/echo/v1": lambda request: {"asked": request}, "/refuse/v1": refuse}
-    with LocalServer(PROFILE, answers, origin=ORIGIN, **options) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(LocalServer(PROFILE, answers, origin=ORIGIN, **options)) as server:
+        yield server
 
 
 @pytest.fixture
